@@ -31,7 +31,7 @@ import workers.recipes  # noqa: F401  (quiet, offline libraries)
 # isort: split
 from benchmarks.ppo_sides.world import World, build
 from benchmarks.report import print_report, versions
-from workers.rollouts.sampling import derive_seed
+from workers.rollouts.local import derive_seed
 
 ROOT = Path(__file__).parents[1]
 TRL_PYTHON = ROOT / ".venv-trl" / "bin" / "python"

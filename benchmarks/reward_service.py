@@ -45,8 +45,7 @@ from workers.models.loading import load_scorer, load_tokenizer, save_model, stop
 from workers.rewards.cache import CachedReward, ScoreCache
 from workers.rewards.model import ModelReward
 from workers.rewards.source import RewardSource, ScoreQueue, Scores, join
-from workers.rollouts.local import generate
-from workers.rollouts.sampling import Sampling, derive_seed
+from workers.rollouts.local import Sampling, derive_seed, generate
 from workers.trainers.sft import BaseShape, build_model, train_tokenizer
 
 DATA = Path(__file__).parents[1] / "data"

@@ -50,7 +50,7 @@ from workers.ray.policy_actors import RayDrawer, size_of, trained
 from workers.ray.pool import RayReward
 from workers.rewards.model import ModelReward
 from workers.rollouts.drawing import Chunk, Drawer, LocalDrawer, chunks_of
-from workers.rollouts.sampling import Sampling
+from workers.rollouts.local import Sampling
 from workers.supervisor import Supervisor
 from workers.supervisor.connection import Line
 from workers.trainers.sft import BaseShape, build_model, train_tokenizer

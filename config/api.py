@@ -2,6 +2,7 @@
 
 from apps.accounts.api import router as accounts
 from apps.agreement.api import router as agreement
+from apps.agreement.api.disputes import router as disputes
 from apps.common.api import api_make, api_urls
 from apps.common.api_docs import Reference
 from apps.evaluation.api.models import router as reward_models
@@ -38,6 +39,7 @@ for _router in (
     labeling_people,
     ratings,
     agreement,
+    disputes,
     snapshots,
     training,
     reward_models,

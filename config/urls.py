@@ -11,6 +11,8 @@ from apps.monitoring.views.metrics import metrics
 from config.api import urls as api_urls
 
 handler400 = "apps.common.views.bad_request"
+handler403 = "apps.common.views.permission_denied"
+handler404 = "apps.common.views.page_not_found"
 handler500 = "apps.common.views.server_error"
 admin.site.login = admin_sign_in
 

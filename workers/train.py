@@ -39,8 +39,8 @@ from workers.context import RunContext
 from workers.contract.events import Cancelled, Event, Failed, Fault, Finished, Opened, RecipeError
 from workers.contract.jobs import JobSpec, spec_from_json
 from workers.control import CANCEL, CONTROL_FILE, STOP, Command, command_read
-from workers.diagnosis.verdict import finding_of_failure
 from workers.emitter import EVENTS_FILE, Emitter
+from workers.rules.diagnosis import finding_of_failure
 from workers.tracking.mirror import Mirrored, Writer, mirrored
 
 EXIT_FINISHED, EXIT_FAILED, EXIT_CANCELLED = 0, 1, 3

@@ -1,14 +1,18 @@
 """People, projects as the place where roles live, tokens, and what was done by whom."""
 
 import hashlib
+from typing import Any
 
 from django.contrib.auth.models import AbstractUser
 from django.contrib.auth.validators import UnicodeUsernameValidator
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import F, Q
+from django.db.models.functions import Lower
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
+from apps.common import numbers
 from apps.common.models import Named, Stamped
 
 
@@ -39,6 +43,13 @@ class User(AbstractUser):
         constraints = [
             models.UniqueConstraint(
                 F("email"), condition=~Q(email=""), name="user_email_unique_when_given"
+            ),
+            # Imported people go by the ids of their file, which may differ in case alone.
+            models.UniqueConstraint(
+                Lower("username"),
+                condition=Q(is_imported=False),
+                name="user_name_unique_whatever_case",
+                violation_error_code="username_taken",
             ),
             models.CheckConstraint(
                 condition=Q(is_imported=False) | Q(is_active=False),
@@ -183,7 +194,8 @@ class Notice(models.Model):
     )
     roles = ArrayField(models.CharField(max_length=12), default=list, blank=True)
     kind = models.CharField(max_length=30)
-    text = models.CharField(max_length=500)
+    text = models.CharField(max_length=500, help_text="a message of the catalogues, or any text")
+    values = models.JSONField(default=dict, blank=True, help_text="of the text's placeholders")
     path = models.CharField(max_length=300, blank=True, help_text="of the page it leads to")
     by = models.ForeignKey(User, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     at = models.DateTimeField(auto_now_add=True)
@@ -208,6 +220,19 @@ class Notice(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.text}"
+
+    @property
+    def sentence(self) -> str:
+        """What it says, in the language of the thread that asks."""
+        shown = {name: _shown(value) for name, value in self.values.items()}
+        return gettext(self.text) % shown if shown else gettext(self.text)
+
+
+def _shown(value: Any) -> str:
+    """A value of a notice: numbers with the signs of the language, messages in it."""
+    if isinstance(value, list):
+        return gettext(value[0])
+    return numbers.count(value) if isinstance(value, int) else str(value)
 
 
 class NoticesSeen(models.Model):

@@ -10,12 +10,13 @@ from typing import Any
 
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpResponse
+from django.utils import translation
 from django.utils.translation import gettext
 
 from apps.accounts.identity import membership_get
 from apps.accounts.models import Project, Role, User
 from apps.common.errors import Missing, Refused
-from apps.common.http import Request
+from apps.common.http import Request, language_of
 
 ANNOTATOR, REVIEWER, ENGINEER, ADMIN = Role.ANNOTATOR, Role.REVIEWER, Role.ENGINEER, Role.ADMIN
 EVERYONE = frozenset(Role)
@@ -49,13 +50,14 @@ def project_page(roles: frozenset[str] = EVERYONE) -> Callable[..., Any]:
             if membership is None:
                 raise Http404("no such project")
             if membership.role not in roles:
-                raise PermissionDenied(
-                    gettext("Your role in %(project)s is %(role)s.")
-                    % {
-                        "project": membership.project.name,
-                        "role": membership.get_role_display(),
-                    }
-                )
+                with translation.override(language_of(request)):
+                    raise PermissionDenied(
+                        gettext("Your role in %(project)s is %(role)s.")
+                        % {
+                            "project": membership.project.name,
+                            "role": membership.get_role_display(),
+                        }
+                    )
             request.membership = membership
             request.project, request.role = membership.project, membership.role
             return view(request, *args, **kwargs)

@@ -12,6 +12,7 @@ from django.utils import timezone, translation
 from django.utils.cache import patch_vary_headers
 
 from apps.common import registry
+from apps.common.http import language_of
 
 ZONE_COOKIE = "concord_zone"  # what the browser says its time zone is; written by app.js
 
@@ -28,13 +29,6 @@ def zone_of(request: HttpRequest) -> str:
     chosen = user.time_zone if user is not None and user.is_authenticated else ""
     named = chosen or unquote(request.COOKIES.get(ZONE_COOKIE, ""))
     return named if named in zones() else settings.TIME_ZONE
-
-
-def language_of(request: HttpRequest) -> str:
-    """The language a person chose, else what the browser asks for among those there are."""
-    user = getattr(request, "user", None)
-    chosen = user.language if user is not None and user.is_authenticated else ""
-    return chosen or translation.get_language_from_request(request)
 
 
 class ReaderMiddleware:

@@ -48,6 +48,7 @@ SENTENCES: dict[str, str] = {
     "guideline.published": "published {subject} of the guidelines",
     "import.cancelled": "cancelled the import {subject}",
     "import.due_set": "set the day that {file} is due to {due_on}",
+    "import.people_set": "had {file} labeled by {people}",
     "import.undone": "undid the import of {file}: {comparisons} comparisons and {votes} votes",
     "import.uploaded": "uploaded {file}",
     "incident.acknowledged": "acknowledged the incident {subject}",

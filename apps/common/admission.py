@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from django.utils.translation import gettext
+
 from apps.common.errors import DomainError, TooMany, Unavailable
 
 STRANGERS = "strangers"
@@ -85,7 +87,7 @@ class Admission:
         stranger = place.person == STRANGERS
         most = limits.waiting_strangers if stranger else limits.waiting_per_person
         if self._in_line[place.person] >= most:
-            raise _busy() if stranger else _too_many()
+            raise _busy() if stranger else too_many()
         # Votes are short and come one by one from each person: they may always stand in line.
         if self._waiting >= limits.waiting and not place.is_vote:
             raise _busy()
@@ -97,7 +99,7 @@ class Admission:
             while not self._has_room(place):
                 if not self._changed.wait(deadline - time.monotonic()):
                     mine = self._served[place.person] >= limits.per_person
-                    raise _too_many() if mine and not stranger else _busy()
+                    raise too_many() if mine and not stranger else _busy()
         finally:
             self._waiting -= 1
             self._in_line[place.person] -= 1
@@ -130,9 +132,13 @@ class Floods:
                 del self._under_way[credential]
 
 
-def _too_many() -> DomainError:
-    return TooMany("Too many requests of yours are being served. Wait for some of them to end.")
+def too_many() -> DomainError:
+    return TooMany(
+        gettext("Too many requests of yours are being served. Wait for some of them to end.")
+    )
 
 
 def _busy() -> DomainError:
-    return Unavailable("The server has too much to do at the moment. Try again in a few seconds.")
+    return Unavailable(
+        gettext("The server has too much to do at the moment. Try again in a few seconds.")
+    )

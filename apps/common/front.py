@@ -9,12 +9,22 @@ from django.conf import settings
 from django.contrib.auth import SESSION_KEY
 from django.db import connections
 from django.http import HttpRequest, HttpResponse, UnreadablePostError
+from django.utils import translation
+from django.utils.translation import gettext
 
 from apps.common import registry
-from apps.common.admission import STRANGERS, Admission, Floods, Limits
+from apps.common.admission import STRANGERS, Admission, Floods, Limits, too_many
 from apps.common.errors import DomainError, TooLarge, TooMany, Unavailable
 from apps.common.http import peer_is_proxy
-from apps.common.refusals import API_ROOT, error_body, log_denied, note_reason, refused
+from apps.common.numbers import count
+from apps.common.refusals import (
+    API_ROOT,
+    browser_language,
+    error_body,
+    log_denied,
+    note_reason,
+    refused,
+)
 from apps.common.views import livez, readyz
 
 Next = Callable[[HttpRequest], HttpResponse]
@@ -28,7 +38,6 @@ _DENIED = frozenset({400, 401, 403, 404, 408, 411, 413, 429})
 _PROBES = {"/livez": livez, "/readyz": readyz}
 _PLACE = "concord.place"  # of a request's META
 
-FLOOD = "Too many requests of yours are being served. Wait for some of them to end."
 
 admission = Admission(limits := Limits())
 floods = Floods(most=limits.per_person + limits.waiting_per_person)
@@ -65,10 +74,14 @@ class EdgeMiddleware:
 def flooded(request: HttpRequest) -> HttpResponse:
     """Cheap on purpose: neither a session is read nor a template rendered."""
     note_reason(request, "flood")
+    is_api = request.path_info.startswith(API_ROOT)
+    with browser_language(request):
+        title, said = gettext("Too many requests"), str(too_many())
+        language = translation.get_language()
     return HttpResponse(
-        json.dumps(error_body(TooMany.code, FLOOD))
-        if (is_api := request.path_info.startswith(API_ROOT))
-        else f"<!doctype html><title>Too many requests</title><p>{FLOOD}",
+        json.dumps(error_body(TooMany.code, said))
+        if is_api
+        else f'<!doctype html><html lang="{language}"><title>{title}</title><p>{said}',
         status=TooMany.status,
         content_type="application/json" if is_api else "text/html",
         headers={"Retry-After": str(TooMany.retry_after)},
@@ -104,6 +117,10 @@ class FrontMiddleware:
     def process_view(self, request: HttpRequest, *_: Any) -> HttpResponse | None:
         """Here the address is resolved, so that uploads and votes are known as such."""
         name = request.resolver_match.view_name if request.resolver_match else ""
+        with browser_language(request):
+            return self._settle(request, name)
+
+    def _settle(self, request: HttpRequest, name: str) -> HttpResponse | None:
         try:
             check_form(request, name)
             if is_anonymous(request):
@@ -124,7 +141,7 @@ def check_form(request: HttpRequest, url_name: str) -> None:
     query = request.META.get("QUERY_STRING", "")
     if "%00" in query or "\x00" in query:
         raise DomainError(
-            "The part of the address after '?' holds a NUL character, which stands for nothing.",
+            gettext("The part of the address after “?” holds a NUL character."),
             code="nul_character",
         )
     length = request.META.get("CONTENT_LENGTH") or ""
@@ -137,8 +154,12 @@ def check_form(request: HttpRequest, url_name: str) -> None:
     most = body_limit(request, url_name)
     if length.isdecimal() and int(length) > most:
         raise TooLarge(
-            f"The body has {int(length):,} bytes; here at most {most:,} are accepted."
-            + (" Sign in first." if is_anonymous(request) else "")
+            (
+                gettext("%(n)s bytes were sent; here at most %(most)s are accepted. Sign in first.")
+                if is_anonymous(request)
+                else gettext("%(n)s bytes were sent; here at most %(most)s are accepted.")
+            )
+            % {"n": count(int(length)), "most": count(most)}
         )
 
 
@@ -175,11 +196,11 @@ def read_small_body(request: HttpRequest) -> None:
     if not request.META.get("CONTENT_LENGTH", "").strip("0"):
         return
     if not _anonymous_bodies.acquire(timeout=1):
-        raise Unavailable("Too many sign-ins arrive at once. Try again in a few seconds.")
+        raise Unavailable(gettext("Too many sign-ins arrive at once. Try again in a few seconds."))
     try:
         request.body  # noqa: B018 - reading keeps it
     except UnreadablePostError:
-        raise DomainError("The body did not arrive.", code="unreadable_body") from None
+        raise DomainError(gettext("The body did not arrive."), code="unreadable_body") from None
     finally:
         _anonymous_bodies.release()
 

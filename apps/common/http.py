@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.http import HttpRequest
+from django.utils import translation
 from django_htmx.middleware import HtmxDetails
 
 if TYPE_CHECKING:
@@ -18,6 +19,13 @@ class Request(HttpRequest):
     user: "User | Any"
     project: "Project"
     role: str
+
+
+def language_of(request: HttpRequest) -> str:
+    """The language a person chose, else what the browser asks for among those there are."""
+    user = getattr(request, "user", None)
+    chosen = user.language if user is not None and user.is_authenticated else ""
+    return chosen or translation.get_language_from_request(request)
 
 
 # Where a request comes from, as far as the proxies in between can be believed.

@@ -11,11 +11,11 @@ from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import resolve_url
-from django.views.defaults import page_not_found, permission_denied
 from django_htmx.http import HttpResponseClientRedirect
 
 from apps.common.errors import DomainError, Missing, Refused
 from apps.common.refusals import explain, note_reason, refused, unreadable
+from apps.common.views import page_not_found, permission_denied
 
 logger = logging.getLogger(__name__)
 

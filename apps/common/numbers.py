@@ -44,6 +44,16 @@ def percent(share: float | None) -> str:
     return "—" if share is None else _written(f"{round(100 * share, 9):.6g} %")
 
 
+def share(value: float | None, places: int = 1) -> str:
+    """A measured share, for columns that align: 73.1 %, 60.0 %, −4.2 %."""
+    return "—" if value is None else f"{fixed(100 * value, places)} %"
+
+
+def points(gap: float) -> str:
+    """A difference of two shares in percentage points, with its sign: +2.3, −0.4."""
+    return _written(f"{100 * gap:+.1f}").replace("-", "−")
+
+
 def figure(value: Any, digits: int = 3) -> str:
     """A measured number with `digits` significant ones: 0.713, 1,204, 3.1e-05, not a number."""
     if value is None or value == "":

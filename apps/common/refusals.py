@@ -16,6 +16,7 @@ from django.db import DataError, Error, OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse, UnreadablePostError
 from django.http.multipartparser import MultiPartParserError
 from django.shortcuts import render
+from django.utils import translation
 from django.utils.translation import gettext
 from psycopg.errors import DiskFull
 
@@ -31,6 +32,13 @@ _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 
 def error_body(code: str, message: str, **more: Any) -> dict[str, Any]:
     return {"code": code, "message": message} | {"field": None, "row": None} | more
+
+
+def browser_language(request: HttpRequest) -> Any:
+    """A context in the browser's language, for refusals that must not ask who it is; English for
+    programs."""
+    is_api = request.path_info.startswith(API_ROOT)
+    return translation.override("en" if is_api else translation.get_language_from_request(request))
 
 
 def refused(request: HttpRequest, error: DomainError) -> HttpResponse:
@@ -67,13 +75,17 @@ def explain(error: Exception) -> DomainError | None:
 def unreadable(error: Exception) -> DomainError | None:
     """A body that cannot be taken apart, as a refusal."""
     if isinstance(error, RequestDataTooBig | TooManyFieldsSent | TooManyFilesSent):
-        return TooLarge(f"More was sent than one request may hold: {error}")
+        return TooLarge(
+            gettext("More was sent than one request may hold: %(why)s") % {"why": error}
+        )
     if isinstance(error, UnreadablePostError):
-        return DomainError("The body did not arrive.", code="unreadable_body")
+        return DomainError(gettext("The body did not arrive."), code="unreadable_body")
     if isinstance(error, MultiPartParserError):
-        return DomainError(f"The form could not be read: {error}", code="bad_multipart")
+        return DomainError(
+            gettext("The form could not be read: %(why)s") % {"why": error}, code="bad_multipart"
+        )
     if isinstance(error, SuspiciousOperation):
-        return DomainError("The request could not be read.", code="bad_request")
+        return DomainError(gettext("The request could not be read."), code="bad_request")
     return None
 
 

@@ -12,7 +12,8 @@ from django.views.decorators.http import require_safe
 from django.views.i18n import JavaScriptCatalog
 
 from apps.common import health, registry
-from apps.common.refusals import explain, note_reason, refused
+from apps.common.http import language_of
+from apps.common.refusals import browser_language, explain, note_reason, refused
 
 
 @never_cache
@@ -52,28 +53,39 @@ def readyz(request: HttpRequest) -> HttpResponse:
     return HttpResponse(text, content_type="text/plain", status=status)
 
 
+# Pages of errors are in the reader's language at every address, also where a page is English.
+
+
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     note_reason(request, str(exception))
-    return defaults.bad_request(request, exception)
+    with translation.override(language_of(request)):
+        return defaults.bad_request(request, exception)
+
+
+def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:
+    with translation.override(language_of(request)):
+        return defaults.permission_denied(request, exception)
+
+
+def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    with translation.override(language_of(request)):
+        return defaults.page_not_found(request, exception)
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     from django.views.csrf import csrf_failure as page
 
     note_reason(request, f"csrf: {reason}")
-    # Refused before anything has asked whose page this is: the browser's language it is.
-    match = request.resolver_match
-    translated = match is not None and registry.is_translated(match.view_name)
-    language = translation.get_language_from_request(request) if translated else "en"
-    with translation.override(language):
+    with translation.override(language_of(request)):
         return page(request, reason)
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
     """What cannot be served now, such as on a full disk, is told as that and not as our fault."""
     error = sys.exception()
-    known = explain(error) if isinstance(error, Exception) else None
-    return refused(request, known) if known else defaults.server_error(request)
+    with browser_language(request):
+        known = explain(error) if isinstance(error, Exception) else None
+        return refused(request, known) if known else defaults.server_error(request)
 
 
 @login_not_required

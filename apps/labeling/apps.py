@@ -134,7 +134,10 @@ class LabelingConfig(AppConfig):
         translated(
             "work",
             *(f"labeling:{name}" for name in ("label", "vote", "skip", "hold", "ask", "revise")),
-            *(f"labeling:{name}" for name in ("withdraw", "answers", "questions", "opt_outs")),
+            *(
+                f"labeling:{name}"
+                for name in ("withdraw", "answers", "questions", "opt_outs", "hours")
+            ),
             *(f"labeling:{name}" for name in ("guidelines", "acknowledge")),
             *(f"labeling:qualification{step}" for step in ("", "_start", "_answer")),
             *(f"labeling:{name}" for name in ("rate", "rate_submit", "rate_skip", "rate_hold")),

@@ -102,6 +102,7 @@ urlpatterns = [
         name="import_settings",
     ),
     path("<slug:slug>/imports/<slug:job_id>/do/", imports.import_action, name="import_action"),
+    path("<slug:slug>/imports/<slug:job_id>/people/", imports.import_people, name="import_people"),
     path(
         "<slug:slug>/imports/<slug:job_id>/findings.csv",
         imports.import_findings,

@@ -220,7 +220,7 @@ def notifications(
             id=row.pk,
             at=row.at,
             kind=row.kind,
-            text=row.text,
+            text=row.sentence,
             path=row.path,
             seen=row.pk <= seen,
         )

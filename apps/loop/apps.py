@@ -32,7 +32,7 @@ class LoopConfig(AppConfig):
         overview = (_("Overview"), "loop:overview", "house", "overview")
         nav_add(NavItem(0, *overview, roles=everybody, tabs=everybody))
         home_set("loop:overview")
-        translated("loop:overview", "loop:notifications")
+        translated("loop:overview", "loop:progress", "loop:notifications")
         bell_set(Bell("loop:notifications", bell_count))
 
 

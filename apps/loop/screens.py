@@ -7,18 +7,22 @@ from datetime import datetime, timedelta
 from django.core.cache import cache
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.functional import Promise
 
 from apps.accounts.models import AuditEvent, Membership, Project, Role, User
 from apps.accounts.screens import AuditLine, audit_lines
 from apps.accounts.selectors import notices_of, notices_seen_by
 from apps.agreement.selectors.annotators import LEAST_SHARED, own_agreement, reports_list
-from apps.agreement.selectors.audits import audits_due
+from apps.agreement.selectors.audits import MOST_DUE, audits_due
 from apps.evaluation.selectors.models import reward_models
+from apps.labeling.models import Choice, Vote
+from apps.labeling.rendering import text_html
 from apps.labeling.screens.annotators import readers_of
 from apps.labeling.screens.work import ProjectWork, project_work
 from apps.labeling.selectors.comments import questions_open
 from apps.labeling.selectors.forecast import Work, minutes_per_ten, votes_since, work_of
 from apps.labeling.services import LABELERS
+from apps.labeling.texts import excerpt
 from apps.monitoring.models import Incident
 from apps.monitoring.selectors.incidents import bell_count as incidents_open
 from apps.monitoring.selectors.incidents import incidents
@@ -151,7 +155,8 @@ def needs_of(project: Project, role: str) -> list[Need]:
 
 def _need(project: Project, kind: Waiting, n: int) -> Need:
     url = reverse(kind.page, args=[project.slug]) + (f"?{kind.query}" if kind.query else "")
-    return Need(kind.key, n, f"{n:,} {kind.one if n == 1 else kind.many}", url)
+    said = f"{MOST_DUE:,}+" if kind.key == "audits" and n > MOST_DUE else f"{n:,}"
+    return Need(kind.key, n, f"{said} {kind.one if n == 1 else kind.many}", url)
 
 
 def _counts(project: Project) -> dict[str, int]:
@@ -278,7 +283,7 @@ def overview_of(membership: Membership) -> Overview:
         role=role,
         needs=needs_of(project, role),
         progress=_progress(work) if role != Role.ANNOTATOR else None,
-        own=_own(membership, work) if _labels(membership, work) else None,
+        own=own_of(membership, work) if _labels(membership, work) else None,
         engineering=_engineering(project) if role in _STAFF else None,
         events=_events(project) if role == Role.ADMIN else (),
     )
@@ -299,7 +304,7 @@ def _progress(work: Work) -> Progress:
     return Progress(work, found, finish)
 
 
-def _own(membership: Membership, work: Work) -> Own:
+def own_of(membership: Membership, work: Work) -> Own:
     project, user = membership.project, membership.user
     place = project_work(membership, user)
     lacking = max(0, work.share - place.n_total)
@@ -311,6 +316,32 @@ def _own(membership: Membership, work: Work) -> Own:
         n=place.n_total,
         minutes=minutes_per_ten(project=project, annotator=user),
         agreement=own_agreement(project=project, user=user),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Gold:
+    """A gold pair that somebody answered, on the sides of their screen."""
+
+    vote: Vote
+    prompt: str
+    yours: str | Promise
+    right: str | Promise
+    explanation: str
+
+    @property
+    def is_right(self) -> bool:
+        return self.vote.choice == self.vote.comparison.gold
+
+
+def gold_shown(vote: Vote) -> Gold:
+    asked = vote.comparison
+    return Gold(
+        vote=vote,
+        prompt=excerpt(asked.prompt.messages),
+        yours=Choice.as_seen(vote.choice, vote.left_is).label,
+        right=Choice.as_seen(asked.gold, vote.left_is).label,
+        explanation=text_html(asked.gold_explanation) if asked.gold_explanation else "",
     )
 
 

@@ -7,5 +7,6 @@ from apps.loop import views
 app_name = "loop"
 urlpatterns = [
     path("<slug:slug>/overview/", views.overview, name="overview"),
+    path("<slug:slug>/progress/", views.progress, name="progress"),
     path("<slug:slug>/notifications/", views.notifications, name="notifications"),
 ]

@@ -39,10 +39,12 @@ class MonitoringConfig(AppConfig):
         self._diagnosis()
 
     def _diagnosis(self) -> None:
+        from apps.common.playbook import pages
         from apps.monitoring.screens.playbook import playbook_address
         from apps.monitoring.selectors.diagnosis import findings_waiting, trained_kind
 
         playbook_set(playbook_address)
+        pages()  # a page that is not of its form is found here, not by a reader
         run_tab_add(
             RunTab(
                 "diagnosis",

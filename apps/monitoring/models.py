@@ -28,7 +28,7 @@ class Incident(Named):
     checkpoint = models.ForeignKey(
         Checkpoint, null=True, blank=True, on_delete=models.CASCADE, related_name="incidents"
     )
-    link = models.CharField(max_length=12, help_text="of the chain, see workers.contract.guards")
+    link = models.CharField(max_length=12, help_text="of the chain, see workers.rules.rule")
     rule = models.CharField(max_length=60, help_text="what spoke first")
     title = models.CharField(max_length=200)
     message = models.TextField(blank=True)

@@ -1,6 +1,6 @@
 """The stages of the diagnosis as people read them, in causal order."""
 
-from workers.contract.guards import LINKS
+from workers.rules.rule import STAGES
 
 _NAMES = {
     "data": "data / environment",
@@ -13,7 +13,7 @@ _NAMES = {
     "numerics": "numerics",
     "resources": "resources",
 }
-STAGE_NAMES: dict[str, str] = {link: _NAMES[link] for link in LINKS}
+STAGE_NAMES: dict[str, str] = {stage: _NAMES[stage] for stage in STAGES}
 NO_STAGE = "no stage"
 
 

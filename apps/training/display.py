@@ -28,15 +28,6 @@ FAVICONS = {
     "finished": "favicon-good.svg",
     "failed": "favicon-bad.svg",
 }
-# Whose turn it is, and what to do, by the fault of a failure.
-TURNS = {
-    "data": "Data problem: fix what the message names, freeze a new dataset and clone the run.",
-    "configuration": "Configuration problem: clone the run and correct what the message names.",
-    "machine": "Nothing is wrong with the run: resume it when the machine has room.",
-    "bug": "A bug in Concord: the log holds the traceback; please report it with the run's id.",
-    "guard": "A guardrail stopped it on purpose: read the alerts before anything else.",
-    "user": "Ended by a person.",
-}
 
 
 @dataclass(frozen=True, slots=True)

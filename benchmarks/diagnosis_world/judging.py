@@ -14,8 +14,8 @@ from benchmarks.diagnosis_world.records import Record
 from benchmarks.diagnosis_world.replaying import alerts_of, evidence_of
 from measures.estimate import Interval
 from measures.intervals import wilson
-from workers.contract.guards import LINKS
 from workers.diagnosis.replay import diagnose
+from workers.rules.rule import STAGES
 
 SOON = 0.2  # share of the planned steps in which a statistical fault should be found
 CONTRACT_STEPS = 3  # updates in which a contract should be
@@ -46,7 +46,7 @@ def concord(record: Record) -> Said:
     if found.verdict is None:
         return Said()
     rules = (found.verdict.first.rule, *(one.rule for one in found.verdict.alternatives))
-    return Said(min(one.step for one in found.findings), tuple(found.verdict.links), rules)
+    return Said(min(one.step for one in found.findings), tuple(found.verdict.stages), rules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +154,8 @@ def confusion(outcomes: Sequence[Outcome]) -> list[dict[str, object]]:
     counts = Counter(
         (one.record.link, one.said.links[0] if one.found else "nothing") for one in faulty(outcomes)
     )
-    broken = [link for link in LINKS if any(true == link for true, _ in counts)]
-    columns = (*LINKS, "nothing")
+    broken = [link for link in STAGES if any(true == link for true, _ in counts)]
+    columns = (*STAGES, "nothing")
     return [
         {"broken": true} | {named: counts[true, named] or "" for named in columns}
         for true in broken

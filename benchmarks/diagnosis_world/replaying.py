@@ -3,7 +3,7 @@
 Both look at emitted figures alone, so a run need not be made again when a threshold changes.
 """
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from benchmarks.diagnosis_world.records import Record
@@ -11,8 +11,7 @@ from workers.config import settings_for
 from workers.context import RunContext
 from workers.contract.events import Alert, Event, Evidence
 from workers.contract.jobs import JobSpec
-from workers.guardrails.diagnosing import LiveDiagnosis
-from workers.guardrails.watch import Guardrails, report
+from workers.guardrails import live_engine, report
 
 _WORDS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 
@@ -35,7 +34,6 @@ def replayed(record: Record) -> Notebook:
     settings = settings_for("ppo", record.config)
     notebook = Notebook()
     context = cast(RunContext, notebook)
-    guards = Guardrails("ppo", settings.guards, per_check=settings.batch_size)
     spec = JobSpec(
         run=record.name,
         attempt=1,
@@ -45,10 +43,9 @@ def replayed(record: Record) -> Notebook:
         artifacts_url="",
         config=record.config,
     )
-    live = LiveDiagnosis(spec, asdict(settings), guards, settings.guards)
-    for step, figures in _looks(record):
-        crossed = guards.check(step, figures) if step else []
-        report(context, live.check(context, step, figures, crossed))
+    engine = live_engine(spec, settings)
+    for step, metrics in _looks(record):
+        report(context, engine.check(step, metrics))
     return notebook
 
 

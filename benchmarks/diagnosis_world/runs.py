@@ -27,14 +27,14 @@ from benchmarks.diagnosis_world.seeds import (
 from benchmarks.diagnosis_world.world import World, open_world
 from benchmarks.workshop import Outcome
 from workers.contract.events import Alert, ArtifactSaved, Evidence
-from workers.contract.guards import rules_of
 from workers.data.batches import encode_pair
 from workers.recipes import ppo as recipe
 from workers.rewards import model
-from workers.rollouts.sampling import derive_seed
+from workers.rollouts.local import derive_seed
+from workers.rules.choices import guardrails_of
 
 GOLD_WINDOW = 5  # steps at either end of a run whose answers make its hidden gold
-WATCHED = {rule.name: "warn" for rule in rules_of("ppo") if "warn" in rule.actions}
+WATCHED = {rule.name: "warn" for rule in guardrails_of("ppo") if "warn" in rule.actions}
 _NONE = Fault(HEALTHY, "", "nothing is wrong")
 _BRIEF = Fault(SHORT, "", "nothing is wrong, in a short run", config=SHORT_PPO)
 INPUTS = {

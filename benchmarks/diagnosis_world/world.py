@@ -32,7 +32,7 @@ from workers.data.batches import encode_prompt
 from workers.models.loading import freeze, load_causal, load_tokenizer
 from workers.rewards.build import load_reward
 from workers.rollouts.drawing import answer
-from workers.rollouts.sampling import Sampling, derive_seed
+from workers.rollouts.local import Sampling, derive_seed
 
 SFT = {
     "learning_rate": 6e-3,

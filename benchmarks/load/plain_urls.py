@@ -10,6 +10,7 @@ from django.urls import include, path
 from django.views.decorators.http import require_GET, require_POST
 
 from apps.accounts.models import Membership, Project
+from apps.accounts.urls import allauth_urls
 from apps.labeling.models import Slot
 from benchmarks import plain_orm
 
@@ -51,4 +52,5 @@ urlpatterns = [
     path("p/<slug:slug>/label/", label),
     path("p/<slug:slug>/label/vote/", vote),
     path("", include("apps.accounts.urls")),
+    path("", include(allauth_urls)),
 ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from statistics import fmean
 
-from apps.common.drawing.axes import Axis
+from apps.common.report.axes import Axis
 from benchmarks.overoptimization_world.courses import Point, Result
 from benchmarks.overoptimization_world.reading import read_course
 

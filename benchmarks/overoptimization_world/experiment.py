@@ -21,12 +21,12 @@ from benchmarks.overoptimization_world.courses import (
 )
 from benchmarks.overoptimization_world.world import PPO, World, answers, build
 from workers.contract.events import Alert, CheckpointSaved
-from workers.contract.guards import rules_of
-from workers.rollouts.sampling import derive_seed
+from workers.rollouts.local import derive_seed
+from workers.rules.choices import guardrails_of
 
 ANSWERS_PER_QUESTION = 6  # behind each gold figure
 
-WATCHED = {rule.name: "warn" for rule in rules_of("ppo") if "warn" in rule.actions}
+WATCHED = {rule.name: "warn" for rule in guardrails_of("ppo") if "warn" in rule.actions}
 ARMS: Mapping[str, Mapping[str, Any]] = {
     # Every rule only warns: what happens when nobody listens, and when each rule would have spoken.
     "unguarded": {"guards": WATCHED},

@@ -19,7 +19,7 @@ from benchmarks.workshop import Workshop
 from workers.data.batches import encode_prompt
 from workers.models.loading import freeze, load_causal, load_tokenizer
 from workers.rollouts.drawing import answer
-from workers.rollouts.sampling import Sampling, derive_seed
+from workers.rollouts.local import Sampling, derive_seed
 
 REVIEWERS = Taste(noise=1.2, per_word=(0.03, 0.03), per_flattery=(0.1, 0.2), overlooked=(0.3, 0.15))
 HELD_OUT_PAIRS = 200

@@ -9,8 +9,7 @@ from workers.config import settings_for
 from workers.ppo.model import ActorCritic, critic_of
 from workers.ppo.rollout import Rollout
 from workers.ppo.update import update
-from workers.rollouts.local import Responses
-from workers.rollouts.sampling import Sampling
+from workers.rollouts.local import Responses, Sampling
 
 
 def agreement(policy_folder: Path, kept_by_trl: Path) -> dict[str, float]:

@@ -18,8 +18,8 @@ from trl import DPOTrainer as TRLTrainer
 from benchmarks.preference_world.pairs import MAX_LENGTH
 from benchmarks.preference_world.timing import BATCH, OURS, TRL, Look, arguments, look_every, timed
 from workers.config import settings_for
+from workers.models.forward import Reference
 from workers.models.loading import freeze, load_causal, load_tokenizer
-from workers.models.reference import Reference
 from workers.rollouts.answer_tokens import answer_tokens, batch_of
 from workers.trainers.dpo import Pair, PairTrainer
 from workers.trainers.reward_data import EncodedPair

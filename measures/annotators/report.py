@@ -155,8 +155,8 @@ def _compared(compared: Compared | Longer, k: int, nothing: str) -> Figure:
         compared=_number(compared.others.mean[k]),
         expected=_number(compared.expected[k]) if isinstance(compared, Longer) else None,
         difference=_number(compared.difference.mean[k]),
-        difference_low=_number(compared.difference.low[k]),
-        difference_high=_number(compared.difference.high[k]),
+        difference_low=_number(np.maximum(compared.difference.low[k], -1)),
+        difference_high=_number(np.minimum(compared.difference.high[k], 1)),
         few=few,
     )
 

@@ -142,8 +142,8 @@ def _drift(crowd: Crowd, k: int) -> str:
 
 
 def _gap(difference: Means, k: int) -> str:
-    low, high = _points(difference.low[k]), _points(difference.high[k])
-    return f"{_points(difference.mean[k])} ({low} to {high})"
+    low, high = np.clip((difference.low[k], difference.high[k]), -1, 1)  # of two shares
+    return f"{_points(difference.mean[k])} ({_points(low)} to {_points(high)})"
 
 
 def _points(gap: float) -> str:

@@ -11,24 +11,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from measures.accuracy import pair_credit
+from measures.blocks import Example, Intervals, Table, Texts, listed, number, percent, plain, share
 from measures.bootstrap import LEAST_UNITS
 from measures.estimate import Interval
 from measures.intervals import mean_interval
-from measures.trust.findings import (
-    Example,
-    Finding,
-    Intervals,
-    Table,
-    Texts,
-    Verdict,
-    clustered_share,
-    listed,
-    number,
-    percent,
-    plain,
-    share,
-    unmeasured,
-)
+from measures.trust.findings import Finding, Verdict, clustered_share, unmeasured
 from measures.trust.probes import WORDS, Probe, ProbeScores
 
 # SPEC D8: empty answers lose at least 95 % of the time. The interval may reach 5 points lower.

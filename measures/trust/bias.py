@@ -12,20 +12,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from measures.blocks import Intervals, Table, listed, percent, plain, share
 from measures.bootstrap import LEAST_UNITS
 from measures.estimate import Interval
 from measures.style import MARKS, marks_of
-from measures.trust.findings import (
-    Finding,
-    Intervals,
-    Table,
-    Verdict,
-    listed,
-    percent,
-    plain,
-    share,
-    unmeasured,
-)
+from measures.trust.findings import Finding, Verdict, unmeasured
 from measures.trust.significance import (
     LEAST_PAIRS,
     Pairs,

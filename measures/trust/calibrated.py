@@ -6,9 +6,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from measures.blocks import Curve, Series, Table
 from measures.calibration import Calibration, calibration, fit_temperature
 from measures.estimate import Interval, Quantity
-from measures.trust.findings import Curve, Finding, Series, Table, Verdict, unmeasured
+from measures.trust.findings import Finding, Verdict, unmeasured
 from measures.trust.significance import (
     LEAST_PAIRS,
     Pairs,

@@ -5,22 +5,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from measures.blocks import Block, Example, Intervals, Texts, listed, number, percent, plain, share
 from measures.estimate import Interval
-from measures.trust.findings import (
-    Block,
-    Example,
-    Finding,
-    Intervals,
-    Texts,
-    Verdict,
-    clustered_share,
-    listed,
-    number,
-    percent,
-    plain,
-    share,
-    unmeasured,
-)
+from measures.trust.findings import Finding, Verdict, clustered_share, unmeasured
 from measures.trust.people import spearman
 from measures.trust.significance import half_width
 

@@ -1,8 +1,9 @@
 """Is the model still trained on what people say?"""
 
+from measures.blocks import Table, listed, percent, share
 from measures.estimate import Interval
 from measures.intervals import wilson
-from measures.trust.findings import Finding, Table, Verdict, listed, percent, share, unmeasured
+from measures.trust.findings import Finding, Verdict, unmeasured
 
 # SPEC D15 asks for advice from new votes and age; the figures are this project's choice.
 MOST_DAYS = 30

@@ -6,9 +6,10 @@ All intervals are 95 %; a gap is between parts that share no rows (`weighing.gap
 import numpy as np
 from numpy.typing import NDArray
 
+from measures.blocks import Intervals, Table, share
 from measures.estimate import Interval
 from measures.intervals import mean_interval
-from measures.trust.findings import Finding, Intervals, Table, Verdict, share, unmeasured
+from measures.trust.findings import Finding, Verdict, unmeasured
 from measures.trust.significance import (
     LEAST_PAIRS,
     Pairs,

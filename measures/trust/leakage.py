@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from measures.accuracy import pair_credit
+from measures.blocks import Intervals, Table, percent, share
 from measures.corpus import Corpus
 from measures.datasets.breadth import CHANCE, blind_accuracy, leaks
 from measures.estimate import Interval
 from measures.textmodel import folds_of
-from measures.trust.findings import Finding, Intervals, Table, Verdict, percent, share, unmeasured
+from measures.trust.findings import Finding, Verdict, unmeasured
 from measures.trust.significance import Pairs, difference_of, share_of, some
 
 Floats = NDArray[np.float64]

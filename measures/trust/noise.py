@@ -7,18 +7,10 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import expit, logit
 
+from measures.blocks import Curve, Example, Series, Texts, share
 from measures.estimate import Interval
 from measures.intervals import mean_interval
-from measures.trust.findings import (
-    Curve,
-    Example,
-    Finding,
-    Series,
-    Texts,
-    Verdict,
-    share,
-    unmeasured,
-)
+from measures.trust.findings import Finding, Verdict, unmeasured
 from measures.trust.significance import Pairs, apart_too_few, half_width, share_of, some
 
 Bools = NDArray[np.bool_]

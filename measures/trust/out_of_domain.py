@@ -4,8 +4,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from measures.accuracy import pair_credit
+from measures.blocks import Block, Intervals, percent, share
 from measures.estimate import Interval
-from measures.trust.findings import Block, Finding, Intervals, Verdict, percent, share, unmeasured
+from measures.trust.findings import Finding, Verdict, unmeasured
 from measures.trust.significance import Pairs, gap_between, half_width, points, share_of
 
 Floats = NDArray[np.float64]

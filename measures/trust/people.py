@@ -6,9 +6,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
+from measures.blocks import Curve, Series, number, plain
 from measures.bootstrap import LEAST_UNITS
 from measures.estimate import Interval
-from measures.trust.findings import Curve, Finding, Series, Verdict, number, plain, unmeasured
+from measures.trust.findings import Finding, Verdict, unmeasured
 
 LEAST_RANK = 0.7
 LEAST_OUTPUTS = 30

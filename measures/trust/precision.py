@@ -5,9 +5,10 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from measures.blocks import Intervals, listed, percent, share
 from measures.estimate import Interval
 from measures.intervals import mean_interval
-from measures.trust.findings import Finding, Intervals, Verdict, listed, percent, share, unmeasured
+from measures.trust.findings import Finding, Verdict, unmeasured
 
 Floats = NDArray[np.float64]
 

@@ -6,17 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from measures.blocks import Table, percent, plain, share
 from measures.estimate import Interval
-from measures.trust.findings import (
-    Finding,
-    Table,
-    Verdict,
-    clustered_share,
-    percent,
-    plain,
-    share,
-    unmeasured,
-)
+from measures.trust.findings import Finding, Verdict, clustered_share, unmeasured
 from measures.trust.shapes import histogram
 from measures.trust.significance import half_width
 

@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from measures.accuracy import pair_credit
+from measures.blocks import Intervals, percent, share
 from measures.corpus import Corpus, Counts
 from measures.estimate import Interval
 from measures.textmodel import fit, tfidf
-from measures.trust.findings import Finding, Intervals, Verdict, percent, share, unmeasured
+from measures.trust.findings import Finding, Verdict, unmeasured
 from measures.trust.gaps import overfit, unseen_people
 from measures.trust.significance import (
     LEAST_PAIRS,

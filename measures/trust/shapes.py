@@ -7,18 +7,9 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from measures.blocks import Example, Histogram, listed, percent, plain, share
 from measures.estimate import Interval
-from measures.trust.findings import (
-    Example,
-    Finding,
-    Histogram,
-    Verdict,
-    listed,
-    percent,
-    plain,
-    share,
-    unmeasured,
-)
+from measures.trust.findings import Finding, Verdict, unmeasured
 from measures.trust.significance import Pairs, share_of
 
 Floats = NDArray[np.float64]

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from measures.accuracy import pair_credit
+from measures.blocks import Intervals, Table, share
 from measures.estimate import Interval
-from measures.trust.findings import Finding, Intervals, Table, Verdict, share, unmeasured
+from measures.trust.findings import Finding, Verdict, unmeasured
 from measures.trust.significance import Pairs, holm, p_above, share_of, some
 
 Bools = NDArray[np.bool_]

@@ -372,7 +372,7 @@ def test_a_persons_page_shows_the_evidence_and_what_is_missing(
     assert figures["self"]["undefined"] in text
     assert "Not fitted yet" in text
     assert "60 votes on 60" in text
-    assert text.count('class="chart narrow"') == 3
+    assert text.count('class="chart evidence') == 3
     for name, icon in (("nora", "info"), ("hana", "circle-check")):
         page = signed_in(ada).get(
             reverse("agreement:annotator", args=[project.slug, team[name].pk])
@@ -438,13 +438,16 @@ def test_the_pages_of_labeling_lead_to_the_figures(project: Project, ada, signed
 
 def test_bars_of_speed_count_every_answer(project: Project, team) -> None:
     figures = AnnotatorReport.objects.get(user=team["lena"]).figures
-    chart = charts.speed_chart(figures)
+    chart = charts.speed_chart(figures).histogram
     # 1.5 to 7.4 s in steps of 0.1 s; 1.5 to 1.9 s are the five under the limit of 2 s.
     assert figures["fast"]["value"] == pytest.approx(5 / 60)
-    fast = [bar for bar in chart.bins if bar.fast and bar.height]
-    assert [bar.title for bar in fast] == ["1.41 to 2 s: 5"]
-    slow = [bar.x for bar in chart.bins if not bar.fast]
-    assert max(bar.x for bar in fast) < chart.limit_x <= min(slow)
+    [(limit, _)] = chart.marks
+    [group] = chart.groups
+    fast = [bar.title for bar in group.bars if bar.x + bar.width <= limit + 0.1 and bar.height]
+    assert fast == ["Answers, 1.41 to 2: 8.3 %"]
+    assert sum(float(share.removesuffix(" %")) for _, [share] in chart.rows) == pytest.approx(
+        100, abs=0.5
+    )
     assert sum(row["n"] for row in charts.chart_rows(figures) if "answers" in row["figure"]) == 60
 
 
@@ -454,7 +457,7 @@ def test_without_a_limit_nothing_is_fast(project: Project, ada, signed_in, team)
     text = text_of(signed_in(ada), "annotator", project.slug, team["lena"].pk)
     assert "in under" not in text
     chart = charts.speed_chart(AnnotatorReport.objects.get(user=team["lena"]).figures)
-    assert chart.limit_x is None
+    assert chart.histogram.marks == []
 
 
 def test_a_chart_without_numbers_is_none(project: Project, team) -> None:

@@ -6,6 +6,7 @@ from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
+from django.core.cache import cache
 from django.test import Client
 from django.utils import timezone
 
@@ -73,6 +74,17 @@ def test_the_sample_is_the_one_that_is_handed_out(project: Project, rita: User) 
     assert (len(sample.done), sample.due) == (n, due - n)
     # who has met a pair is not asked about the other vote on it
     assert n == Slot.objects.filter(kind="audit").values("comparison").distinct().count()
+
+
+def test_audits_due_are_counted_up_to_a_number(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decided_make(project, n=3)
+    cache.clear()
+    assert audits.audits_due(project=project) == audit_sample(project=project).due == 6
+    monkeypatch.setattr(audits, "MOST_DUE", 4)
+    cache.clear()
+    assert audits.audits_due(project=project) == 5
 
 
 def _left(project: Project, reviewer: User) -> bool:

@@ -509,6 +509,13 @@ def test_extra_votes_are_left_out_and_counted(project: Project) -> None:
     assert found["counted"]["n_votes"] == 24
 
 
+@pytest.mark.parametrize(("other", "level"), [("tie", "unsure"), ("b", "bad")])
+def test_ties_alone_raise_no_alarm(project: Project, other: str, level: str) -> None:
+    crowd_write(project, [["a", "a"]] * 40 + [["a", other]] * 60)
+    statistics = figures(project)["statistics"]
+    assert (statistics["percent"]["value"], statistics["percent"]["level"]) == (0.4, level)
+
+
 def test_random_votes_raise_the_alarm_though_contested_pairs_got_more_votes(
     project: Project,
 ) -> None:

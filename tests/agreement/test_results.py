@@ -88,7 +88,7 @@ def test_with_few_people_the_page_gives_numbers_and_says_why_they_have_no_interv
     models_write(project, people=3)
     page = text(signed_in(rita).get(PATH))
     assert "3 people have voted and intervals need 5" in page
-    assert "how sure that is cannot be told" in page
+    assert "no interval says how surely" in page
 
 
 def test_rows_without_models_are_told_what_to_import(

@@ -13,8 +13,8 @@ from benchmarks.diagnosis_world.language import REFUSAL, Gold, Question, questio
 from benchmarks.diagnosis_world.records import Record, read_all, stored, write
 from benchmarks.diagnosis_world.runs import jobs
 from measures.style import marks_of
-from workers.contract.guards import LINKS
 from workers.rewards.source import Scores
+from workers.rules.rule import STAGES
 
 
 def record(fault: str = HEALTHY, **changes: object) -> Record:
@@ -45,7 +45,7 @@ def test_the_final_set_is_as_large_as_it_was_promised() -> None:
 
 
 def test_every_fault_breaks_a_link_of_the_chain() -> None:
-    assert {fault.link for fault in FAULTS.values()} <= set(LINKS)
+    assert {fault.link for fault in FAULTS.values()} <= set(STAGES)
     assert len(FAULTS) == 25
 
 

@@ -1,12 +1,14 @@
 """The label screen in German, and in a language that is written from right to left."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from django.utils import timezone
 from playwright.sync_api import Page, expect
 
 from apps.accounts.models import Project
-from apps.labeling.models import Vote
+from apps.labeling.models import Comparison, Vote
 from tests.browser.readable import readable
 from tests.browser.test_answer_form import WHOLE, asks
 from tests.browser.test_labeling import open_both, press_and_wait, project
@@ -80,3 +82,25 @@ def test_three_pairs_are_labeled_in_german(live_server, open_page, project, phon
     for path in ("answers/", "guidelines/", "rate/", "../../my-work/", "../../account/"):
         page.goto(f"{live_server.url}/p/arguments/{path}")
         readable(page, f"german-{'phone' if phone else 'desktop'}-{path.strip('./')}")
+
+
+@pytest.mark.parametrize("phone", [False, True])
+def test_warning_question_and_due_date_are_readable_in_german(
+    live_server, open_page, project, phone: bool
+) -> None:
+    asks(project, due_on=timezone.now().date() + timedelta(days=1))
+    Comparison.objects.update(warning="graphic violence")
+    page = open_page(phone=phone, locale="de-DE")
+    come_in(live_server, page)
+    look = "phone" if phone else "desktop"
+    expect(page.locator("[data-cover]")).to_be_visible()
+    expect(page.locator(".pair-head .where")).to_contain_text("fällig")
+    readable(page, f"german-covered-{look}")
+    page.locator("[data-cover] summary").click()
+    page.locator("[data-extra=ask] summary").click()
+    expect(page.locator("#ask-text")).to_be_visible()
+    readable(page, f"german-ask-{look}")
+    page.locator("#ask-text").fill("Zählt ein Unentschieden?")
+    page.get_by_role("button", name="Senden").click()
+    expect(page.locator("[data-asked=yes]")).to_be_visible()
+    readable(page, f"german-asked-{look}")

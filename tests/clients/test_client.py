@@ -48,6 +48,10 @@ COVERED = [
     ),
     operations.import_votes("p", [], on_error="refuse"),
     operations.decisions_page("p", after=0, limit=1, outcome=""),
+    operations.disputes_page("p", offset=0, limit=1, filters={}),
+    operations.dispute("p", 1),
+    operations.dispute_votes("p", 1),
+    operations.rule("p", 1, {}),
     operations.settings("p"),
     operations.settings_update("p", {}),
 ]
@@ -56,6 +60,9 @@ ANSWERS = {
     "CriterionOut": types.Criterion,
     "DecisionOut": types.Decision,
     "DecisionsOut": types.DecisionsPage,
+    "DisputeOut": types.Dispute,
+    "DisputeRowOut": types.DisputeRow,
+    "DisputesOut": types.DisputesPage,
     "GuidelineOut": types.Guidelines,
     "ImportReportOut": types.ImportReport,
     "LabelingSettingsOut": types.LabelingSettings,
@@ -65,6 +72,7 @@ ANSWERS = {
     "PairOut": types.Pair,
     "RevisionOut": types.Revision,
     "RowProblemOut": types.RowProblem,
+    "RulingOut": types.Ruling,
     "VoteOut": types.Vote,
     "VotesReportOut": types.VotesReport,
 }
@@ -80,7 +88,7 @@ def labeling(document: dict[str, Any]) -> set[tuple[str, str]]:
         (method.upper(), path.removeprefix("/api/v1"))
         for path, item in document["paths"].items()
         for method, operation in item.items()
-        if "labeling" in operation.get("tags", ())
+        if {"labeling", "disputes"} & set(operation.get("tags", ()))
     }
 
 

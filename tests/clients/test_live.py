@@ -67,6 +67,16 @@ def test_a_whole_round_by_the_client(
         assert every == sorted(set(every))
         assert len(every) == 3
         assert list(admin.decisions(project.slug, outcome="contested")) == []
+        assert list(admin.disputes(project.slug)) == []
+        dispute = admin.dispute(project.slug, tied.comparison)
+        ruled = admin.rule(project.slug, dispute, choice="a", cause="taste", comment="Clearer.")
+        assert (ruled.choice, ruled.cause, ruled.comment) == ("a", "taste", "Clearer.")
+        with pytest.raises(ConcordError) as late:
+            admin.rule(project.slug, dispute, choice="b", cause="taste")
+        assert (late.value.status, late.value.code) == (409, "ruled_meanwhile")
+        assert admin.dispute(project.slug, dispute.comparison).rulings == (ruled,)
+        (row,) = admin.disputes(project.slug, page=1, show="settled")
+        assert (row.comparison, row.ruled) == (tied.comparison, True)
 
 
 def test_refusals_arrive_with_status_code_field_row_and_details(

@@ -10,20 +10,9 @@ from apps.accounts.models import Project, User
 from apps.snapshots.models import Snapshot
 from apps.snapshots.storage import artifact_store
 from apps.training.models import Artifact, Checkpoint, Run, RunAttempt, RunInput
+from measures.blocks import Curve, Example, Histogram, Intervals, Series, Table, Texts
 from measures.estimate import Interval
-from measures.trust.findings import (
-    Curve,
-    Example,
-    Finding,
-    Histogram,
-    Intervals,
-    Series,
-    Table,
-    Texts,
-    Verdict,
-    finding_to_json,
-    unmeasured,
-)
+from measures.trust.findings import Finding, Verdict, finding_to_json, unmeasured
 from measures.trust.lines import LINES
 
 HOSTILE = "<script>alert('no')</script> & \"quoted\" =1+1"

@@ -4,10 +4,10 @@ import math
 
 import pytest
 
-from apps.common.drawing.axes import Axis, estimate, headline, short, words
-from apps.common.drawing.blocks import parts, text_view
-from apps.common.drawing.curves import curve_view
-from apps.common.drawing.histograms import histogram_view
+from apps.common.report.axes import Axis, estimate, headline, short, words
+from apps.common.report.blocks import parts, text_view
+from apps.common.report.curves import curve_view
+from apps.common.report.histograms import histogram_view
 from apps.evaluation.screens.page import (
     VERDICT_WORDS,
     beside_accuracy,
@@ -19,16 +19,9 @@ from apps.evaluation.screens.page import (
     verdict_sentence,
 )
 from apps.evaluation.selectors.ceiling import HumanCeiling, LabelCeiling
+from measures.blocks import Curve, Example, Histogram, Intervals, Series
 from measures.estimate import Interval
-from measures.trust.findings import (
-    Curve,
-    Example,
-    Histogram,
-    Intervals,
-    Series,
-    Verdict,
-    unmeasured,
-)
+from measures.trust.findings import Verdict, unmeasured
 from measures.trust.lines import LINES
 from tests.evaluation.assessed import all_green, interval, red, with_evidence
 

@@ -1,10 +1,12 @@
 """Small projects to label."""
 
+import json
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 
 from apps.accounts.models import Membership, Project, Role, User
@@ -12,6 +14,7 @@ from apps.labeling import services
 from apps.labeling.models import (
     Annotator,
     Comparison,
+    ImportJob,
     LabelingSettings,
     QualificationAttempt,
     RatingSlot,
@@ -26,6 +29,7 @@ from apps.labeling.services.ratings import (
     rating_submit,
     ratings_import,
 )
+from tests.database import as_superuser
 
 
 def rows_make(n: int, start: int = 1) -> list[dict[str, Any]]:
@@ -72,6 +76,18 @@ def vote(project: Project, annotator: User, choice: str = "a", **more: Any) -> s
     return services.vote_cast(
         slot=lease.slot, annotator=annotator, idempotency_key=lease.key, choice=choice, **more
     )
+
+
+def votes_age(days: float) -> None:
+    """All votes were cast so many days earlier, and took six seconds each."""
+    with as_superuser(), connection.cursor() as cursor:
+        cursor.execute("set session_replication_role = replica")
+        cursor.execute(
+            "update labeling_vote set active_ms = 6000,"
+            " cast_at = cast_at - make_interval(secs => %s)",
+            [days * 86_400],
+        )
+        cursor.execute("set session_replication_role = origin")
 
 
 def lapse(slot: int) -> None:
@@ -181,3 +197,27 @@ def rate(project: Project, annotator: User, values: list[int], **more: Any) -> R
 def rating_lapse(slot: int) -> None:
     """Time passes: the lease of this slot has run out."""
     RatingSlot.objects.filter(pk=slot).update(leased_until=timezone.now() - timedelta(days=1))
+
+
+# Files on their way in, whose worker is the test itself.
+
+
+def upload(project: Project, by: User, *rows: Any, name: str = "rows.jsonl") -> ImportJob:
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    return services.import_job_create(
+        project=project, by=by, file_name=name, chunks=[text.encode()]
+    )
+
+
+def checked(job: ImportJob) -> ImportJob:
+    services.import_job_check(job=job)
+    services.import_job_run(job=job.pk)
+    job.refresh_from_db()
+    return job
+
+
+def imported(job: ImportJob, on_error: str = "refuse") -> ImportJob:
+    services.import_job_start(job=job, on_error=on_error)
+    services.import_job_run(job=job.pk)
+    job.refresh_from_db()
+    return job

@@ -1,12 +1,20 @@
 """A pair that nobody is left to vote on says so, and opens again when somebody joins."""
 
 import random
+from dataclasses import replace
 
 import pytest
 from django.urls import reverse
+from django.utils import timezone
 
 from apps.accounts.models import AuditEvent, Membership, Project, Role, User
-from apps.accounts.services import membership_pause, membership_remove, membership_resume
+from apps.accounts.services import (
+    invitation_create,
+    invitation_revoke,
+    membership_pause,
+    membership_remove,
+    membership_resume,
+)
 from apps.labeling import services
 from apps.labeling.models import (
     NOBODY_LEFT,
@@ -19,7 +27,7 @@ from apps.labeling.models import (
     Vote,
 )
 from apps.labeling.services import Lease, eligibility
-from apps.labeling.services.exhausting import Staffing
+from apps.labeling.services.exhausting import Staffing, staffing
 from tests.labeling.pairs import annotators_make, leased, pairs_make, vote
 from tests.people import person_make
 
@@ -221,6 +229,26 @@ def test_a_rule_is_held_against_the_size_of_the_team(people: int, said: str) -> 
     words = Staffing(people=people, most=5, least=3, waiting={}).rule_words
     assert said in words
     assert bool(words) == bool(said)
+    invited = Staffing(people=1, most=5, least=3, waiting={}, invited=people - 1).rule_words
+    assert said in invited
+    assert bool(invited) == bool(said)
+
+
+def test_whoever_is_invited_counts_while_the_link_is_open(project: Project, ada: User) -> None:
+    annotators_make(project, 4)
+    invite = {"project": project, "by": ada}
+    for role, n in ((Role.ANNOTATOR, 3), (Role.REVIEWER, 1)):
+        for _ in range(n):
+            invitation_create(role=role, **invite)
+    assert (staffing(project=project).people, staffing(project=project).invited) == (4, 3)
+    assert (
+        "4 people label here and 3 are invited"
+        in replace(staffing(project=project), most=9).rule_words
+    )
+    mine = project.invitations.filter(role=Role.ANNOTATOR)
+    mine.filter(pk=mine[0].pk).update(expires_at=timezone.now())
+    invitation_revoke(invitation=mine[1], by=ada)
+    assert staffing(project=project).invited == 1
 
 
 def test_persons_are_counted_in_english() -> None:

@@ -11,7 +11,6 @@ from typing import Any
 import openpyxl
 import psycopg
 import pytest
-from django.apps import apps
 from django.conf import settings
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import connection
@@ -19,22 +18,19 @@ from django.test import Client
 from django.utils import timezone
 
 from apps.accounts.models import AuditEvent, Project, User
-from apps.common.errors import Conflict, DomainError, Missing
+from apps.common.errors import Conflict, DomainError
 from apps.labeling import dispatch, services
 from apps.labeling.models import (
     Comparison,
     ImportJob,
     LabelingSettings,
     Prompt,
-    QualificationAnswer,
-    QualificationAttempt,
-    Response,
     Slot,
     Vote,
 )
 from apps.labeling.screens import imports as import_screens
 from apps.labeling.services import importing, imports
-from tests.labeling.pairs import rows_make
+from tests.labeling.pairs import checked, imported, rows_make, upload
 from workers.artifacts import StoreUnreachable
 
 GOOD = {"prompt": "Which is larger?", "response_a": "The sun.", "response_b": "The moon."}
@@ -48,27 +44,6 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     messages: list[str] = []
     monkeypatch.setattr(dispatch, "import_send", lambda job: not messages.append(job))
     return messages
-
-
-def upload(project: Project, by: User, *rows: Any, name: str = "rows.jsonl") -> ImportJob:
-    text = "".join(json.dumps(row) + "\n" for row in rows)
-    return services.import_job_create(
-        project=project, by=by, file_name=name, chunks=[text.encode()]
-    )
-
-
-def checked(job: ImportJob) -> ImportJob:
-    services.import_job_check(job=job)
-    services.import_job_run(job=job.pk)
-    job.refresh_from_db()
-    return job
-
-
-def imported(job: ImportJob, on_error: str = "refuse") -> ImportJob:
-    services.import_job_start(job=job, on_error=on_error)
-    services.import_job_run(job=job.pk)
-    job.refresh_from_db()
-    return job
 
 
 def test_a_file_is_uploaded_checked_and_imported(project: Project, emil: User, sent: list) -> None:
@@ -356,7 +331,7 @@ def test_past_votes_of_an_export_come_in_and_a_second_run_repeats_none(
     monkeypatch.setattr(dispatch, "import_send", lambda job: True)
     job.refresh_from_db()
     result = imported(job).result
-    assert (result["n_created"], result["n_unchanged"]) == (0, 2)
+    assert (result["n_created"], result["n_unchanged"]) == (2, 0)
     assert result["votes"]["n_created"] == 6
     assert Comparison.objects.count() == 2
     assert Slot.objects.filter(state="done").count() == 6
@@ -798,99 +773,3 @@ def test_no_button_imports_nothing(signed_in: SignedIn, project: Project, emil: 
     page = client.get(f"{ROOT}{job.pk}/").content.decode()
     assert "data-nothing" in page
     assert 'value="start"' not in page
-
-
-# An import is taken back as long as nobody has voted on it.
-
-
-def everything() -> dict[str, int]:
-    return {
-        model.__name__: model.objects.count()
-        for model in (Comparison, Prompt, Response, Slot, Vote)
-    }
-
-
-def test_an_import_is_undone_without_a_trace_and_can_be_done_again(
-    signed_in: SignedIn, project: Project, emil: User
-) -> None:
-    client = signed_in(emil)
-    imported_by_page(client, file_of(*rows_make(2)))
-    before = everything()
-    job = imported_by_page(client, ten_votes())
-    assert everything() != before
-    client.post(f"{ROOT}{job.pk}/do/", {"action": "undo"})
-    assert everything() == before
-    job.refresh_from_db()
-    assert job.state == State.UNDONE
-    assert client.get(f"{ROOT}{job.pk}/").status_code == 200
-    event = AuditEvent.objects.get(action="import.undone")
-    assert (event.details["comparisons"], event.details["votes"]) == (1, 10)
-    with pytest.raises(Conflict) as caught:
-        services.import_job_undo(job=job, by=emil)
-    assert caught.value.code == "import_not_done"
-    imported_by_page(client, ten_votes())
-    assert Vote.objects.count() == 10
-
-
-def test_texts_that_others_show_stay_when_an_import_is_undone(project: Project, emil: User) -> None:
-    row = {"prompt": "Why?", "response_a": "So.", "response_b": "Because."}
-    imported(checked(upload(project, emil, row)))
-    before = everything()
-    second = imported(checked(upload(project, emil, row | {"id": "n", "response_b": "Hm."})))
-    services.import_job_undo(job=second, by=emil)
-    assert everything() == before
-
-
-def test_an_import_that_somebody_voted_on_is_not_undone(
-    project: Project, emil: User, ana: User
-) -> None:
-    job = imported(checked(upload(project, emil, *rows_make(2))))
-    lease = services.slot_lease_next(project=project, annotator=ana)
-    services.vote_cast(slot=lease.slot, annotator=ana, idempotency_key=lease.key, choice="a")
-    before = everything()
-    with pytest.raises(Conflict) as caught:
-        services.import_job_undo(job=job, by=emil)
-    assert caught.value.code == "import_voted"
-    assert everything() == before
-
-
-def test_an_import_that_is_in_use_elsewhere_is_not_undone(project: Project, emil: User) -> None:
-    job = imported(checked(upload(project, emil, *rows_make(2))))
-    attempt = QualificationAttempt.objects.create(
-        project=project, user=emil, number=1, pass_share=0.5, n_pairs=1
-    )
-    QualificationAnswer.objects.create(
-        attempt=attempt, comparison=Comparison.objects.first(), position=1, left_is="a"
-    )
-    before = everything()
-    with pytest.raises(Conflict) as caught:
-        services.import_job_undo(job=job, by=emil)
-    assert caught.value.code == "import_used"
-    assert everything() == before
-
-
-def test_a_pair_in_hand_goes_with_its_import_and_the_next_one_comes(
-    signed_in: SignedIn, project: Project, emil: User, ana: User
-) -> None:
-    job = imported(checked(upload(project, emil, *rows_make(1))))
-    lease = services.slot_lease_next(project=project, annotator=ana)
-    services.import_job_undo(job=job, by=emil)
-    client = signed_in(ana)
-    skipped = client.post("/p/arguments/label/skip/", {"slot": lease.slot})
-    assert skipped.status_code in (200, 302)
-    with pytest.raises(Conflict) as caught:
-        services.vote_cast(slot=lease.slot, annotator=ana, idempotency_key=lease.key, choice="a")
-    assert caught.value.code == "lease_lost"
-    with pytest.raises(Missing):
-        services.vote_cast(slot=lease.slot, annotator=ana, idempotency_key="x", choice="a")
-
-
-def test_everything_that_refers_to_what_an_import_brings_is_known() -> None:
-    """Whoever adds a reference to a prompt or an answer tells the undoing of imports of it."""
-    assert _referring_to(Prompt) == {"Response", "Comparison", "RatingTask"}
-    assert _referring_to(Response) == {"Comparison", "Vote", "RatingItem"}
-
-
-def _referring_to(model: Any) -> set[str]:
-    every = (field for other in apps.get_models() for field in other._meta.concrete_fields)
-    return {f.model.__name__ for f in every if f.remote_field and f.related_model is model}

@@ -109,7 +109,7 @@ def test_hostile_text_stays_text(project: Project, browser: Client, hostile: str
         rows=[{"prompt": f"p {hostile}", "response_a": f"a {hostile}", "response_b": hostile}],
     )
     pair = browser.get("/p/arguments/label/").content.decode().split('id="pair"')[1]
-    pair = pair.split("</section>")[0]
+    pair = pair.rpartition("</section>")[0]
     assert not re.search(r"<(script|img|svg/|iframe|style|b[ >]|/textarea></form)", pair)
     assert not re.search(r"<[^>]*(javascript:|onerror|onload|src=)", pair)
     # the answer, and the question to the reviewers

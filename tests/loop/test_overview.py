@@ -15,16 +15,28 @@ from apps.accounts.models import Membership, Notice, Project, Role, User
 from apps.accounts.services import notice_give
 from apps.agreement.models import AnnotatorReport
 from apps.agreement.services.annotators import annotator_reports_refresh
+from apps.common.errors import Conflict
 from apps.common.registry import run_ended
-from apps.labeling.models import Annotator, Comparison, Slot, Vote
-from apps.labeling.services import guideline_publish, labeling_settings_update
+from apps.labeling.models import Annotator, Comparison, LabelingSettings, Slot, Vote
+from apps.labeling.services import (
+    guideline_publish,
+    labeling_settings_update,
+    vote_revise,
+    vote_withdraw,
+)
 from apps.labeling.services.review import comparison_adjudicate
 from apps.monitoring.models import Incident
 from apps.monitoring.services.incidents import incident_open
 from apps.snapshots.models import Snapshot
 from apps.training.models import Checkpoint, Run
-from tests.database import as_superuser
-from tests.labeling.pairs import annotators_make, pairs_make, vote
+from tests.labeling.pairs import (
+    annotators_make,
+    answer_all,
+    pairs_make,
+    practice_make,
+    vote,
+    votes_age,
+)
 from tests.people import person_make
 
 OVERVIEW, NEWS = "/p/arguments/overview/", "/p/arguments/notifications/"
@@ -47,18 +59,6 @@ def needs(page: str) -> dict[str, int]:
 def shown(client: Client, address: str = OVERVIEW) -> str:
     cache.clear()
     return client.get(address).content.decode()
-
-
-def aged(days: float) -> None:
-    """All votes were cast so many days earlier, and took six seconds each."""
-    with as_superuser(), connection.cursor() as cursor:
-        cursor.execute("set session_replication_role = replica")
-        cursor.execute(
-            "update labeling_vote set active_ms = 6000,"
-            " cast_at = cast_at - make_interval(secs => %s)",
-            [days * 86_400],
-        )
-        cursor.execute("set session_replication_role = origin")
 
 
 def test_everybody_lands_on_the_overview(
@@ -90,10 +90,10 @@ def test_the_bar_has_a_date_once_enough_people_voted_and_none_before(
     assert 'data-forecast="none"' in page
     for _ in range(12):
         vote(project, ana)
-    aged(2)
+    votes_age(2)
     finish = timezone.now() + timedelta(days=27 / (13 / 2))
     assert f'data-forecast="{finish:%Y-%m-%d}"' in shown(client)
-    aged(10)
+    votes_age(10)
     assert 'data-forecast="none"' in shown(client)
 
 
@@ -200,7 +200,7 @@ def test_an_engineer_sees_runs_models_and_fresh_votes(
         eta_s=90.0,
     )
     vote(project, ana)
-    aged(2)
+    votes_age(2)
     Run.objects.filter(name="rewards").update(created_at=timezone.now() - timedelta(days=3))
     Snapshot.objects.create(
         project=project,
@@ -235,7 +235,7 @@ def test_an_annotator_sees_their_own_work_and_an_agreement_of_yesterday(
     own = client.get(API).json()["own"]
     assert (own["today"], own["answers"], own["share"], own["goal"]) == (24, 24, 25, 25)
     assert own["agreement"] is None  # today's votes tell nothing of the others'
-    aged(1.5)
+    votes_age(1.5)
     shared = [
         {vote.choice for vote in pair.votes.all()} for pair in Comparison.objects.filter(n_votes=2)
     ]
@@ -345,7 +345,7 @@ def test_what_comes_in_many_parts_is_told_once(project: Project) -> None:
 
 def told(person: User, kind: str) -> list[str]:
     rows = Notice.objects.filter(user=person, kind=kind)
-    return list(rows.order_by("pk").values_list("text", flat=True))
+    return [notice.sentence for notice in rows.order_by("pk")]
 
 
 def test_those_who_answered_a_pair_are_told_of_the_ruling_on_the_sides_they_saw_if_it_is_shown(
@@ -393,3 +393,43 @@ def test_staff_hear_of_runs_that_end_and_of_incidents_and_nobody_else(
     page = shown(signed_in(emil), NEWS)
     assert re.findall(r'data-notice="([\w.]+)"', page) == ["incident.opened", "run.failed"]
     assert "data-notice" not in shown(signed_in(ana), NEWS)
+
+
+def test_gold_pairs_are_shown_where_an_admin_says_so_a_day_later_and_then_stay_as_they_are(
+    project: Project, ana: User, signed_in: SignedIn
+) -> None:
+    pairs_make(project, 3, acknowledge_guidelines=False)
+    for choice in ("a", "b", "a"):
+        vote(project, ana, choice)
+    first, second, third = Vote.objects.order_by("pk")
+    Comparison.objects.update(gold="a", gold_explanation="Twice **two**.")
+    Slot.objects.filter(pk__in=(first.slot_id, second.slot_id)).update(kind=Slot.Kind.GOLD)
+
+    def gold() -> tuple[list[str], list[str]]:
+        page = shown(signed_in(ana), "/p/arguments/progress/")
+        return re.findall(r'data-gold="(\d+)"', page), re.findall(r'data-right="(\d+)"', page)
+
+    change = {"annotator": ana, "choice": "tie"}
+    LabelingSettings.objects.update(show_gold=True)
+    assert gold() == ([], [])  # today's
+    second = vote_revise(vote=second.pk, idempotency_key="early", **change).vote
+    votes_age(days=1.1)
+    assert gold() == ([str(second.pk), str(first.pk)], ["1"])
+    assert "<strong>two</strong>" in shown(signed_in(ana), "/p/arguments/progress/")
+    for late in (first, second):
+        with pytest.raises(Conflict) as refused:
+            vote_revise(vote=late.pk, idempotency_key="late", **change)
+        assert refused.value.code == "gold_shown"
+        with pytest.raises(Conflict):
+            vote_withdraw(vote=late.pk, annotator=ana)
+    vote_revise(vote=third.pk, idempotency_key="late", **change)
+    LabelingSettings.objects.update(show_gold=False)
+    assert gold() == ([], [])
+    vote_revise(vote=first.pk, idempotency_key="off", **change)
+
+
+def test_practice_is_in_ones_own_progress(project: Project, ana: User, signed_in: SignedIn) -> None:
+    practice_make(project)
+    answer_all(project, ana, [False, False, True])
+    page = shown(signed_in(ana), "/p/arguments/progress/")
+    assert re.findall(r'data-attempt="(\w+)"', page) == ["failed"]

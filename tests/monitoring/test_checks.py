@@ -19,7 +19,7 @@ from tests.training.conftest import FakeWire
 from tests.training.reports import report, saved
 from workers.contract import Alert, ArtifactSaved, Failed, Finished, Metrics, Opened, spec_from_json
 from workers.contract.events import Event, Fault
-from workers.diagnosis.experiments import EXPERIMENTS
+from workers.rules.experiments import EXPERIMENTS
 
 OPENED = Opened()
 CONFIG = {"temperature": 0.7, "max_new_tokens": 48, "save_every": 20, "learning_rate": 0.001}

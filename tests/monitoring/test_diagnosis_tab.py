@@ -13,6 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from apps.accounts.models import AuditEvent, Project, User
+from apps.common.playbook import experiment_words
 from apps.common.registry import run_tabs
 from apps.monitoring.screens.next_checks import checks_view
 from apps.monitoring.screens.start_chart import start_chart
@@ -27,8 +28,8 @@ from apps.training.selectors import metric_series
 from apps.training.services import metrics_store
 from tests.monitoring.probed import Curves, from_step, healthy, ppo_run
 from tests.web.world import event_add, run_make
-from workers.diagnosis.experiments import EXPERIMENTS
-from workers.diagnosis.verdict import Finding
+from workers.rules.diagnosis import Finding
+from workers.rules.experiments import EXPERIMENTS
 
 SignIn = Callable[[User], Client]
 HTMX = {"HTTP_HX_REQUEST": "true"}
@@ -64,7 +65,7 @@ def test_emil_reads_what_broke_first_and_what_followed(
     assert view.first.finding.rule == "reward_follows_length"
     assert "at step 2" in view.sentence
     assert "policy update followed" in view.sentence
-    assert [one.finding.link for one in view.consequences] == ["policy"]
+    assert [one.finding.stage for one in view.consequences] == ["policy"]
     states = {one.stage: one.state for one in view.chain}
     assert states["reward"] == "first"
     assert states["policy"] == "consequence"
@@ -153,7 +154,12 @@ def test_a_run_of_another_project_leads_nowhere(
 
 def test_the_chart_marks_the_onset_and_breaks_where_there_is_no_number() -> None:
     finding = Finding(
-        link="policy", rule="clipped_often", evidence_class="trend", step=6, onset=4, title="x"
+        stage="policy",
+        rule="clip_fraction",
+        evidence_class="trend",
+        step=6,
+        start_step=4,
+        title="x",
     )
     points = [(1, 0.0), (2, 1.0), (3, "nan"), (4, 2.0), (5, None), (6, 4.0), (7, 3.0)]
     chart = start_chart(finding, "m", points)
@@ -188,7 +194,7 @@ def test_new_figures_of_an_ended_run_are_judged_at_once_those_of_a_live_one_in_a
     run.refresh_from_db()
     ended = run_diagnosis(run)
     assert ended.last_step == 41
-    assert "answers_old" in {one.rule for one in ended.findings}
+    assert "stale" in {one.rule for one in ended.findings}
 
 
 def test_long_curves_are_thinned_to_steps_that_they_share() -> None:
@@ -235,11 +241,11 @@ def states(**changes: dict[str, object]) -> list[ExperimentState]:
 
 
 FIRST = Finding(
-    link="reward",
+    stage="reward",
     rule="reward_follows_length",
     evidence_class="trend",
     step=30,
-    onset=20,
+    start_step=20,
     title="The reward follows length",
     experiment="reward_plot",
 )
@@ -273,7 +279,7 @@ def test_a_check_that_was_made_shows_its_answer_and_its_picture(project: Project
     done = {"run": made, "outcome": "confirms", "words": "Ordered by length (n = 4)."}
     row = checks_view(FIRST, states(reward_plot=done), {made.pk: report}).ordered[0]
     assert row.outcome.startswith("Confirms")
-    assert row.means == EXPERIMENTS["reward_plot"].confirms
+    assert row.means == experiment_words("reward_plot").readings[0].text
     assert ("length correlation", "0.800 (0.700 … 0.900)") in row.figures
     drawn = row.pictures[0].histogram
     assert drawn is not None

@@ -365,14 +365,16 @@ def test_the_worst_checks_come_first_and_drawings_stay_in_their_frame(report: di
     places = [order.index(check.level) for check in view.checks]
     assert places == sorted(places)
     assert sum(n for _, _, n, _ in view.tallies) == len(view.checks)
-    for part in (part for check in view.checks for part in check.evidence):
+    drawn = [one for check in view.checks for one in check.evidence if one.kind != "examples"]
+    assert {"intervals", "bars", "table"} <= {one.kind for one in drawn}
+    for part in drawn:
         for dot in part.dots:
             assert dot.x is None or 0 <= dot.x <= 200
-            assert dot.low is None or 0 <= dot.low <= dot.low + dot.width <= 200.1
+            assert dot.low is None or 0 <= dot.low <= dot.x <= dot.high <= 200
         for bar in part.bars:
-            assert 0 <= bar.width <= 200
-        for point in part.curve.points if part.curve else []:
-            assert 0 <= (point.high or 0) <= point.y <= (point.low or 190) <= 190
+            assert all(0 <= x <= x + width <= 200.1 for x, width, *_ in bar.pieces)
+        for point in part.curve.series[0].dots if part.curve else []:
+            assert 0 <= (point.high or 0) <= point.y <= (point.low or 232) <= 232
 
 
 def test_the_csv_holds_every_number(report: dict):

@@ -161,6 +161,7 @@ ACCOUNTS = [
 
 OVERVIEW = [
     page("loop:overview", EVERYONE),
+    page("loop:progress", LABELERS),
     page("loop:notifications", EVERYONE),
     api("GET /projects/{slug}/overview", EVERYONE),
     api("GET /projects/{slug}/notifications", EVERYONE),
@@ -202,6 +203,14 @@ ACCOUNTS_API = [
 
 ANSWER = {"key": "k", "answer": "left"}
 BALLOT = {"idempotency_key": "k", "side": "left"}
+
+
+def comparison_link(world: World) -> dict[str, Any]:
+    return {"comparison": world.comparison.pk}
+
+
+def newest_ruling(world: World) -> int:
+    return max(world.comparison.rulings.values_list("pk", flat=True), default=0)
 
 
 def comparison_id(world: World) -> dict[str, Any]:
@@ -266,6 +275,7 @@ LABELING = [
     post("labeling:imports", STAFF, ok=422),
     post("labeling:import_settings", STAFF, args=import_job_id, ok=422),
     post("labeling:import_action", STAFF, args=import_job_id, data={"action": "start"}),
+    post("labeling:import_people", ADMINS, args=import_job_id),  # it is not in yet, which is said
     page("labeling:import_findings", STAFF, args=import_job_id),
 ]
 
@@ -290,12 +300,12 @@ COMMENTS_AND_QUESTIONS = [
     ),
     page("labeling:questions", LABELERS),
     post("labeling:ask", LABELERS, data={"slot": 1, "text": "Why?"}),  # says that it is not theirs
-    api(f"GET {COMMENTS}", JUDGES, args=lambda w: {"comparison": w.comparison.pk}),
+    api(f"GET {COMMENTS}", JUDGES, args=comparison_link),
     api(
         f"POST {COMMENTS}",
         JUDGES,
         ok=201,
-        args=lambda w: {"comparison": w.comparison.pk},
+        args=comparison_link,
         data={"text": "Look."},
     ),
     api(
@@ -324,6 +334,13 @@ LABELING_API = [
     # no such import: cancelling the world's would delete its file for good
     api("POST /projects/{slug}/imports/{job}/cancel", STAFF, args={"job": "none"}, ok=404),
     api("POST /projects/{slug}/imports/{job}/due", STAFF, args=import_job, data={}),
+    api(
+        "POST /projects/{slug}/imports/{job}/people",
+        ADMINS,
+        args=import_job,
+        data={"people": []},
+        ok=409,
+    ),
     api("POST /projects/{slug}/imports/{job}/undo", STAFF, args={"job": "none"}, ok=404),
     api("GET /projects/{slug}/annotators/{user}/votes", ADMINS, args=api_person),
     api(
@@ -467,6 +484,16 @@ AGREEMENT_API = [
     api("POST /projects/{slug}/decisions/rule", ADMINS, data={}),
     api("GET /projects/{slug}/decisions/ways", READERS, ok=404),  # nothing was compared here
     api("POST /projects/{slug}/decisions/ways", STAFF, ok=404),  # there are no votes
+    api("GET /projects/{slug}/disputes", READERS),
+    api("GET /projects/{slug}/disputes/{comparison}", READERS, args=comparison_link),
+    api("POST /projects/{slug}/disputes/{comparison}/votes", JUDGES, args=comparison_link),
+    api(
+        "POST /projects/{slug}/disputes/{comparison}/rulings",
+        JUDGES,
+        ok=201,
+        args=comparison_link,
+        data=lambda w: {"action": "drop", "seen": newest_ruling(w)},
+    ),
 ]
 
 
@@ -476,10 +503,6 @@ def snapshot(world: World) -> dict[str, Any]:
 
 def snapshot_id(world: World) -> dict[str, Any]:
     return {"snapshot_id": world.snapshot.pk}
-
-
-def comparison_link(world: World) -> dict[str, Any]:
-    return {"comparison": world.comparison.pk}
 
 
 SNAPSHOTS = [

@@ -12,9 +12,9 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from apps.accounts.models import Project, User
+from apps.common.playbook import experiment_words
 from apps.training.models import Artifact, Run, RunInput
-from measures.trust.findings import Table
-from workers.diagnosis.experiments import EXPERIMENTS
+from measures.blocks import Table
 
 FOUND = {
     "check": "rescore",
@@ -78,8 +78,9 @@ def test_a_check_says_what_it_found_and_which_run_it_is_about(
     text = page(signed_in(emil), check)
     assert "43 of 128 kept answers" in text
     assert "Suspicion confirmed" in text
-    assert EXPERIMENTS["rescore"].question in text
-    assert EXPERIMENTS["rescore"].confirms in text
+    asked = experiment_words("rescore")
+    assert asked.do in text
+    assert asked.readings[0].text in text
     assert f"/runs/{policy.pk}/?tab=diagnosis" in text
     assert "Largest differences" in text
     assert "−1.25" in text

@@ -5,35 +5,48 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
+from django.conf import settings
 from django.core import mail
-from django.test import Client
+from django.test import Client, TestCase
+from django.urls import URLResolver, get_resolver
 from django.utils import timezone, translation
 from django.utils.formats import date_format
 
-from apps.accounts.models import Membership, Project, Role, User
+from apps.accounts.models import Membership, Notice, Project, Role, User
 from apps.accounts.services import invitation_create
 from apps.accounts.services.mails import invitation_mail
-from apps.common import numbers
+from apps.common import front, numbers, registry
+from apps.common.admission import Admission, Limits
 from apps.common.templatetags.frame import ago
 from apps.labeling import services
-from apps.labeling.models import QualificationAttempt, Vote
+from apps.labeling.models import Comparison, LabelingSettings, QualificationAttempt, Slot, Vote
 from apps.labeling.models.settings import reason_chips
 from apps.labeling.screens.label import REASONS
-from tests.labeling.pairs import answer_all, pairs_make, practice_make, rate, tasks_make, vote
-from tests.people import PASSWORD
+from apps.labeling.services.comments import comment_add, question_ask
+from apps.labeling.services.notices import ruling_tell, work_tell
+from tests.labeling.pairs import (
+    answer_all,
+    pairs_make,
+    practice_make,
+    rate,
+    tasks_make,
+    vote,
+    votes_age,
+)
+from tests.people import PASSWORD, person_make
 from tests.translations import DOMAINS, GERMAN, MIRRORED, mirrored, mo_read, outside, po_read
 
 PLACEHOLDER = re.compile(r"%\(\w+\)s|%[sd]|\{\w*\}|</?\w+[^>]*>")
-# Letters and words that are the same in every language, what the people of the tests wrote, and
-# notifications, which are kept as they were told.
+# Letters and words that are the same in every language, and what the people of the tests wrote.
 SAME = re.compile(
     r"Concord|Ada|(?:read|label|write|train|approve|admin):|UTC|English|Deutsch|API|Markdown|Prompt|Ana\b|ana\b|Arguments|Ben\b|Esc\b"
     r"|Question \d+: how long is a day\?|Practice \d+: what is 2 \+ 2\?|Because of \w+, says \d+"
     r"|Twenty-four hours, in answer \d+\.|It depends, says answer \d+\.|(Four|Five), in \w+ \d+\."
     r"|Answer \d to question \d+\.|Kindness|Read closely|Be fair|ana@example.org|Friendly"
-    r"|pairs came in: there is work|\d+ \w\b"
+    r"|Because of this\.|EUR|CSV|(?:[A-Z2-7]{4}-){2}[A-Z2-7]{4}|\d+ \w\b"
 )
 
 
@@ -136,7 +149,14 @@ class Seen(HTMLParser):
 def unmarked(html: str) -> list[str]:
     """Words that no catalogue has."""
     seen = Seen()
-    seen.feed(re.sub(r'<div class="(prose|changes)".*?</div>', "", html, flags=re.DOTALL))
+    seen.feed(
+        re.sub(
+            r'<div class="(prose|changes)".*?</div>|<span class="mono">.*?</span>',
+            "",
+            html,
+            flags=re.DOTALL,
+        )
+    )
     assert seen.root["dir"] == "rtl"
     assert seen.root["lang"] == MIRRORED
     texts = [outside(" ".join(seen.texts)), *map(outside, seen.attributes)]
@@ -222,14 +242,95 @@ def test_every_page_of_an_annotator_is_translated(
     look("/account/profile/", "profile", language="xx", display_name="Ana")
     look("/account/password/", "password", old_password="x", new_password1="y", new_password2="z")
     look(f"{root}/label/?answer=99999", "no such answer")
+    look(f"{root}/progress/", "practice")
+    gold_seen(project, ana)
+    look(f"{root}/progress/", "gold")
+    look(f"{root}/answers/{stored.pk}/withdraw/", "withdrawn too late", back_to="answers")
+    look(f"{root}/hours/")
+    look(f"{root}/hours/?month=2020-01", "no hours")
+    LabelingSettings.objects.filter(project=project).update(completion_votes=1, vote_price=0.1)
+    look(f"{root}/hours/", "completed, priced")
+    LabelingSettings.objects.filter(project=project).update(completion_votes=99)
+    look(f"{root}/hours/", "not completed")
+    rulings(project, ana, ada)
+    look(f"{root}/notifications/", "news of every kind")
+    look(f"{root}/settings/", "a page of admins")
+    look("/p/nowhere/label/", "no such project")
+    look("/nowhere/", "no such page")
+    look(f"{root}/label/?a=%00", "a NUL character")
+    look(f"{root}/label/vote/", "too large", key="x" * settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
     Membership.objects.filter(user=ana).update(role=Role.ENGINEER)
     look(f"{root}/label/", "not allowed")
     look("/my-work/", "nowhere to label")
     assert left == {}
 
 
+def gold_seen(project: Project, ana: User) -> None:
+    """All that she answered were gold pairs, a day ago, and may be shown."""
+    LabelingSettings.objects.filter(project=project).update(show_gold=True)
+    Comparison.objects.update(gold="a", gold_explanation="Because of this.")
+    Slot.objects.filter(annotator=ana, state="done").update(kind=Slot.Kind.GOLD)
+    votes_age(days=2)
+
+
+def rulings(project: Project, ana: User, ada: User) -> None:
+    """Every kind of news that an annotator gets and the visits before have not made."""
+    LabelingSettings.objects.filter(project=project).update(show_rulings=True)
+    mine = Vote.objects.filter(annotator=ana, is_current=True).order_by("pk")
+    for stored, choice in zip(
+        mine, (*mine.values_list("choice", flat=True)[:1], "tie"), strict=False
+    ):
+        ruling_tell(stored.comparison, choice, ada)
+    question = question_ask(project=project, annotator=ana, slot=mine[0].slot_id, text="42?")
+    comment_add(comparison=question.comparison, author=ada, text="42.", answers=question.pk)
+    work_tell(project, 1, again=True)
+    Notice.objects.filter(kind="work").update(at=timezone.now() - timedelta(days=1))
+    work_tell(project, 7)
+
+
+def test_news_are_told_in_the_language_of_whoever_reads_them(
+    project: Project, ana: User, ada: User, signed_in: Callable[[User], Client], settings: Any
+) -> None:
+    settings.EMAIL_URL = "memory://"
+    pairs_make(project, 1)
+    Notice.objects.all().delete()  # made by the import just now
+    work_tell(project, 12_345)
+    path = f"/p/{project.slug}/notifications/"
+    assert "12.345 neue" in signed_in(ana).get(path, HTTP_ACCEPT_LANGUAGE="de").content.decode()
+    told = signed_in(ana).get(f"/api/v1{path.replace('/p/', '/projects/')[:-1]}").json()
+    assert any("12,345 pairs" in one["text"] for one in told)
+    rita = person_make("Rita", project, Role.REVIEWER)
+    User.objects.filter(pk=rita.pk).update(language="de", email="rita@example.org")
+    with TestCase.captureOnCommitCallbacks(execute=True):
+        comment_add(comparison=Comparison.objects.get(), author=ada, text="See @rita 100 %")
+    assert "erwähnt" in mail.outbox[-1].subject
+    assert "erwähnt" in mail.outbox[-1].body
+
+
+def views(resolver: Any = None, space: str = "") -> Iterator[tuple[str, Any]]:
+    """Every address that a name leads to, with its view."""
+    for one in (resolver or get_resolver()).url_patterns:
+        if isinstance(one, URLResolver):
+            yield from views(one, f"{space}{one.namespace}:" if one.namespace else space)
+        else:
+            yield f"{space}{one.name}", one.callback
+
+
+def test_every_page_that_an_annotator_may_open_is_a_translated_one() -> None:
+    """By role; of a page that is translated the words are read above."""
+    files = {"labeling:hours_csv"}
+    theirs = {name for name, view in views() if Role.ANNOTATOR in getattr(view, "roles", ())}
+    assert len(theirs) > 20
+    assert {name for name in theirs - files if not registry.is_translated(name)} == set()
+
+
 def test_every_page_before_signing_in_is_translated(
-    project: Project, ana: User, ada: User, client: Client, hebrew: dict[str, str]
+    project: Project,
+    ana: User,
+    ada: User,
+    client: Client,
+    hebrew: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     _, token = invitation_create(project=project, role="annotator", by=None)
     left = {}
@@ -248,8 +349,24 @@ def test_every_page_before_signing_in_is_translated(
         if words := unmarked(answer.content.decode()):
             left[path, str(post)] = words
     strict = Client(enforce_csrf_checks=True)
-    if words := unmarked(strict.post("/sign-in/", {"x": "1"}, **hebrew).content.decode()):
-        left["csrf", ""] = words
+    for path in ("/sign-in/", f"/p/{project.slug}/settings/"):
+        if words := unmarked(strict.post(path, {"x": "1"}, **hebrew).content.decode()):
+            left["csrf", path] = words
+    for _ in range(5):
+        answer = client.post("/sign-in/", {"login": "ana", "password": "wrong"}, **hebrew)
+    assert "errorlist" in answer.content.decode() or 'role="alert"' in answer.content.decode()
+    if words := unmarked(answer.content.decode()):
+        left["sign-in limit", ""] = words
+    monkeypatch.setattr(front.floods, "enter", lambda _: False)
+    client.cookies[settings.SESSION_COOKIE_NAME] = "x"
+    flooded = client.get("/sign-in/", **hebrew).content.decode()
+    assert outside(re.sub("<.*?>", "", flooded)) == ""
+    assert MIRRORED in flooded
+    monkeypatch.undo()
+    # Who waits in vain reads why, before anything else is known of the request.
+    monkeypatch.setattr(front, "admission", Admission(Limits(served=0, patience=0)))
+    if words := unmarked(client.get("/sign-in/", **hebrew).content.decode()):
+        left["busy", ""] = words
     assert left == {}
 
 

@@ -320,7 +320,7 @@ def test_a_guardrails_stop_says_what_fired_what_is_sound_and_what_to_change(stop
     text = see(stopped, "overview")
     for words in (
         "The policy is far from its reference.",
-        "was 12.3 at step 43, over the limit of 10.0 nats per sequence (2 of 3 looks).",
+        "was 12.3 at step 43, over the limit of 10.0 nats per sequence (2 of 3 checks).",
         "<code>kl_coef</code> 0.05 → 0.075",
         "Roll back to step 40 with the advised change",
         "Clone with the advised change",

@@ -11,7 +11,7 @@ from apps.training.models import Run, RunInput
 from apps.training.services.kinds import KINDS as RULES
 from tests.web.world import run_make
 from workers.config import parsing, preset_purposes, recipe_fields, recipe_presets
-from workers.contract.guards import guard_errors, rules_of
+from workers.rules.choices import guard_errors, guardrails_of
 
 
 def fields_of(form: RunForm) -> dict[str, str]:
@@ -369,7 +369,7 @@ def config_of(form: RunForm) -> dict:
 
 def test_every_guardrail_of_a_kind_has_its_row_with_limit_looks_and_action(project):
     rows = RunForm(project=project, kind="ppo").guard_rows
-    assert [row.rule.name for row in rows] == [rule.name for rule in rules_of("ppo")]
+    assert [row.rule.name for row in rows] == [rule.name for rule in guardrails_of("ppo")]
     row = next(row for row in rows if row.rule.name == "clip_fraction")
     assert (row.threshold.value(), row.patience.value(), row.action.value()) == (0.4, 3, "warn")
     assert not any(row.changed for row in rows)

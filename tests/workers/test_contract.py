@@ -29,10 +29,9 @@ from workers.contract import (
     spec_to_json,
 )
 from workers.contract.events import EVENT_TYPES, Progress
-from workers.contract.guard_rules import RULES
 from workers.contract.metrics import HEADLINES, METRICS, metric_of, metric_or_own
 from workers.contract.signing import is_signed, signed
-from workers.diagnosis.detectors import DETECTORS
+from workers.rules.table import RULES
 
 text = st.text(max_size=20)
 whole = st.integers(min_value=0, max_value=2**62)
@@ -219,8 +218,7 @@ def test_a_metric_stands_in_the_table_once_with_a_title_of_its_own():
 
 
 def test_what_watches_sums_up_or_heads_a_run_names_registered_metrics_only():
-    named = {name for rule in RULES for name in (rule.metric, *rule.beside)}
-    named |= {name for detector in DETECTORS for name in detector.metrics}
+    named = {name for rule in RULES for name in rule.metrics}
     named |= {name for heads in HEADLINES.values() for head in heads for name in head.names}
     named |= {name for curves in CURVES.values() for name in curves}
     assert sorted(name for name in named if name and metric_of(name) is None) == []

@@ -28,8 +28,7 @@ from workers.models.forward import (
     score_responses,
 )
 from workers.models.lora import attach_policy_lora
-from workers.rollouts.local import _by_transformers, decode, generate, supports
-from workers.rollouts.sampling import Sampling
+from workers.rollouts.local import Sampling, _by_transformers, decode, generate, supports
 
 PROMPTS = [[5, 6, 7], [8], [9, 4, 5, 6, 7, 10], [11, 12]]
 ANSWERS = [[6, 1], [7, 8, 9, 10, 1], [4], [12, 13, 14, 1]]

@@ -34,7 +34,7 @@ from workers.assess.scores import (
 from workers.config.inference import AssessSettings
 from workers.data.snapshot import TRAIN, Messages, Preference, Prompt
 from workers.rewards.source import RewardSource
-from workers.rollouts.sampling import derive_seed
+from workers.rollouts.local import derive_seed
 
 # Words put into answers, to see what each does to the score. No torch.
 #

@@ -22,8 +22,7 @@ from workers.ppo.setup import Prompts, read_evaluation_prompts
 from workers.rewards.build import build_reward
 from workers.rewards.source import RewardSource
 from workers.rl.masked import masked_sum
-from workers.rollouts.local import Responses, generate
-from workers.rollouts.sampling import Sampling, derive_seed
+from workers.rollouts.local import Responses, Sampling, derive_seed, generate
 
 BATCH = 32  # as in workers.rollouts.drawing: each batch draws from its own derived seed
 

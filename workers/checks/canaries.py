@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from measures.accuracy import pair_credit
+from measures.blocks import Example, Intervals, Texts, share
 from measures.estimate import Interval
 from measures.intervals import mean_interval, wilson
-from measures.trust.findings import Example, Intervals, Texts, share
 from workers.assess.scores import held_out_split
 from workers.checks.asking import fresh_reward
 from workers.checks.found import CONFIRMS, REFUTES, UNDECIDED, Found, Pace, interval
@@ -18,7 +18,7 @@ from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
 from workers.data.snapshot import TRAIN, Preference, evaluation_splits, read_preferences
 from workers.rewards.source import RewardSource
-from workers.rollouts.sampling import derive_seed
+from workers.rollouts.local import derive_seed
 from workers.samples import choose
 
 GOLD, OWN = "canaries", "reward_data"

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import torch
 from safetensors.torch import load_file
 
-from measures.trust.findings import Table, plain
+from measures.blocks import Table, plain
 from workers.checks.asking import (
     BATCH,
     ask,

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from measures.blocks import Block
 from measures.estimate import Interval
-from measures.trust.findings import Block
 from workers.context import RunContext
 
 CONFIRMS, REFUTES, UNDECIDED = "confirms", "refutes", "undecided"
@@ -16,7 +16,7 @@ OUTCOMES = (CONFIRMS, REFUTES, UNDECIDED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """`outcome`: of the suspicion that the check was launched for (workers.diagnosis.experiments
+    """`outcome`: of the suspicion that the check was launched for (workers.rules.experiments
     says what either means). `words`: one or two sentences with numbers, n and interval. `figures`:
     plain numbers, and intervals as {value, low, high, n}. `details`: plain data, rows of tables,
     ids of samples. `evidence`: what a page draws."""

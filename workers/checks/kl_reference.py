@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from measures.blocks import Histogram, Intervals, number, percent, plain
 from measures.estimate import Interval
 from measures.intervals import mean_interval
-from measures.trust.findings import Histogram, Intervals, number, percent, plain
 from workers.checks.asking import (
     BATCH,
     Speaker,

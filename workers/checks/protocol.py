@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from measures.blocks import Curve, Intervals, Series, number, plain, signed
 from measures.estimate import Interval
 from measures.intervals import paired_difference
-from measures.trust.findings import Curve, Intervals, Series, number, plain, signed
 from workers.checks.asking import (
     BATCH,
     Speaker,

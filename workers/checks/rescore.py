@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from measures.trust.findings import Curve, Series, Table, plain
+from measures.blocks import Curve, Series, Table, plain
 from measures.trust.people import spearman
 from workers.checks.asking import fresh_reward
 from workers.checks.found import CONFIRMS, REFUTES, UNDECIDED, Found, Pace, interval

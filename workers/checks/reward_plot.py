@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from measures.blocks import Block, Example, Histogram, Table, Texts, number, percent, plain
 from measures.estimate import Interval
 from measures.kept_rewards import Mode, carried_share, mode_of, rank_correlation_within
-from measures.trust.findings import Block, Example, Histogram, Table, Texts, number, percent, plain
 from measures.trust.shapes import LEAST_SCORES, Shape, shape_of
 from workers.checks.found import CONFIRMS, REFUTES, UNDECIDED, Found, Pace, interval
 from workers.checks.kept import KeptAnswer, is_finite, read_kept

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from measures.blocks import Table, percent, signed
 from measures.intervals import mean_interval
-from measures.trust.findings import Table, percent, signed
 from workers.checks.asking import (
     BATCH,
     Asked,

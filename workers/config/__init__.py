@@ -24,7 +24,7 @@ from workers.config.parsing import SettingField, SettingsError, read, setting_fi
 from workers.config.policy import PPOSettings
 from workers.config.presets import PRESETS, PURPOSES
 from workers.config.training import DPOSettings, RewardSettings, SFTSettings
-from workers.contract.guards import guard_errors
+from workers.rules.choices import guard_errors
 
 SETTINGS: dict[str, type] = {
     "sft": SFTSettings,

@@ -107,10 +107,10 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A finding of a detector, for the diagnosis.
+    """A finding of a rule, for the diagnosis.
 
     `step` is when it was found, `onset` when the problem began; `samples` are ids of answers in
-    the run's rollouts, `experiment` a key of `workers.diagnosis.experiments`.
+    the run's rollouts, `experiment` a key of `workers.rules.experiments`.
     """
 
     link: str

@@ -1,7 +1,10 @@
 """What the web side asks a worker to do."""
 
+import os
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from workers.contract.wire import (
@@ -109,7 +112,7 @@ class JobSpec:
     code_version: str = ""
     resume: Resume | None = None
     limits: Limits = field(default_factory=Limits)
-    baseline: Mapping[str, Any] = field(default_factory=dict)  # see workers.diagnosis.baseline
+    baseline: Mapping[str, Any] = field(default_factory=dict)  # see workers.rules.diagnosis
     secret: str = field(default="", repr=False)  # see workers.contract.signing
     version: int = VERSION
 
@@ -172,3 +175,44 @@ def layout_problem(launcher: str, layout: str, processes: int) -> tuple[str, str
     if layout == ONE and processes != 1:
         return "processes", "the layout 'one' is one process"
     return None
+
+
+# Which models a configuration may name: a hub's, or a folder that whoever runs the worker lists.
+
+
+VARIABLE = "MODEL_FOLDERS"
+_HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}(/[A-Za-z0-9][A-Za-z0-9._-]{0,95})?")
+NOT_ALLOWED = (
+    "is neither the id of a model on a hub nor a folder below one that MODEL_FOLDERS lists"
+)
+
+
+def model_folders() -> list[Path]:
+    told = [word.strip() for word in os.environ.get(VARIABLE, "").split(",") if word.strip()]
+    if not told:
+        told = [str(Path(os.environ.get("VAR_DIR") or "var") / "models")]
+    return [Path(word).expanduser().absolute() for word in told]
+
+
+def is_hub_id(name: str) -> bool:
+    return _HUB_ID.fullmatch(name) is not None and ".." not in name
+
+
+def may_be_named(name: str) -> bool:
+    """By its spelling alone."""
+    if is_hub_id(name):
+        return True
+    path = Path(os.path.normpath(name))
+    return path.is_absolute() and any(_is_below(path, folder) for folder in model_folders())
+
+
+def allowed_folder(name: str) -> Path | None:
+    """The folder on this machine that `name` leads to, links followed; None unless it lies below a
+    listed one."""
+    path = Path(name).resolve()
+    listed = any(_is_below(path, folder.resolve()) for folder in model_folders())
+    return path if Path(name).is_absolute() and listed else None
+
+
+def _is_below(path: Path, folder: Path) -> bool:
+    return folder in path.parents

@@ -8,13 +8,13 @@ import argparse
 import sys
 from pathlib import Path
 
-from workers.contract.guards import LINKS
-from workers.diagnosis.detectors import needed_metrics
-from workers.diagnosis.experiments import next_experiments
 from workers.diagnosis.names import ours
 from workers.diagnosis.reading import ReadingError, read
 from workers.diagnosis.replay import Diagnosis, diagnose
-from workers.diagnosis.verdict import Finding
+from workers.rules.choices import needed_metrics
+from workers.rules.diagnosis import Finding
+from workers.rules.experiments import next_experiments
+from workers.rules.rule import STAGES
 
 KINDS = ("ppo", "grpo", "dpo", "sft", "reward")
 MOST_CHECKS = 5000
@@ -60,21 +60,18 @@ def lines_of(said: Diagnosis) -> list[str]:
         text = [f"Nothing found. Looked at {', '.join(said.judged) or 'no figure'}."]
         return text + _unjudged(said)
     first = said.verdict.first
-    text = [f"Broke first: {first.link}, at step {first.onset:,}.", *_finding(first)]
+    text = [f"Broke first: {first.stage}, at step {first.start_step:,}.", *_finding(first)]
     for title, findings in (
         ("Began together with it:", said.verdict.alternatives),
         ("Came after it:", said.verdict.consequences),
     ):
         if findings:
             text += ["", title, *(line for one in findings for line in _finding(one))]
-    text += ["", "The chain: " + " > ".join(_link(said, link) for link in LINKS)]
+    text += ["", "The chain: " + " > ".join(_stage(said, stage) for stage in STAGES)]
     text += ["", "Next checks, in this order:"]
-    for place, one in enumerate(next_experiments(first.link, first=first.experiment), 1):
-        text += [
-            f"{place}. {one.title}. {one.question}",
-            f"   yes: {one.confirms}",
-            f"   no: {one.refutes}",
-        ]
+    for place, one in enumerate(next_experiments(first.stage, first=first.experiment), 1):
+        text.append(f"{place}. {one.title}")
+    text.append("What each result means: docs/playbook/next-checks.md")
     return text + _unjudged(said)
 
 
@@ -82,17 +79,17 @@ def _finding(one: Finding) -> list[str]:
     value = "" if one.value is None else f": {one.value:.4g} {one.unit}".rstrip()
     expected = f", expected {one.expected}" if one.expected else ""
     lines = [
-        f"  {one.title} ({one.rule}, {one.evidence_class}), step {one.onset:,}, found at "
+        f"  {one.title} ({one.rule}, {one.evidence_class}), step {one.start_step:,}, found at "
         f"{one.step:,}{value}{expected}"
     ]
     return [*lines, f"    {one.detail}"] if one.detail else lines
 
 
-def _link(said: Diagnosis, link: str) -> str:
+def _stage(said: Diagnosis, stage: str) -> str:
     chain = said.verdict.chain if said.verdict else ()
     marks = {"first": "[BROKE FIRST]", "consequence": "[followed]", "unknown": "[not judged]"}
-    state = next((one.state for one in chain if one.link == link), "unknown")
-    return f"{link} {marks[state]}" if state in marks else link
+    state = next((one.state for one in chain if one.stage == stage), "unknown")
+    return f"{stage} {marks[state]}" if state in marks else stage
 
 
 def _unjudged(said: Diagnosis) -> list[str]:

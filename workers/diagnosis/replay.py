@@ -5,13 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from workers.contract.events import Evidence
-from workers.contract.guards import RULES
-from workers.diagnosis.baseline import Baseline
-from workers.diagnosis.detectors import title_of
-from workers.diagnosis.diagnoser import Diagnoser
-from workers.diagnosis.verdict import CONTRACT, Finding, Verdict, verdict
+from workers.rules.choices import BY_NAME, diagnosing_rules, names_of, title_of
+from workers.rules.diagnosis import Baseline, Finding, Verdict, verdict
+from workers.rules.engine import Engine
+from workers.rules.rule import CONTRACT
 
-_SAID = {rule.name: rule for rule in RULES}
 Series = Mapping[str, Sequence[tuple[int, Any]]]
 _WORDS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 
@@ -36,7 +34,7 @@ def diagnose(
     baseline: Baseline | None = None,
     most_checks: int | None = None,
 ) -> Diagnosis:
-    """Run the detectors over curves {metric: [(step, value)]}, as they would have run live.
+    """Judge curves {metric: [(step, value)]}, by the rules that diagnose, as they were judged live.
 
     `evidence` is what the run itself said, `failure` (step, kind, message) how it ended. Undefined
     values are None, broken ones the words nan, inf, -inf. Of a run with more than `most_checks`
@@ -44,24 +42,25 @@ def diagnose(
     lived, at every step, is in `evidence`. Curves that were thinned each for itself no longer share
     their steps; hand over whole ones.
     """
-    diagnoser = Diagnoser(kind, config, baseline)
+    engine = Engine(kind, config, baseline=baseline, is_live=False)
     for step, metrics in _spread(_by_step(series), most_checks):
-        diagnoser.see(step, metrics)
+        engine.check(step, metrics)
     if failure is not None:
-        diagnoser.violation(*failure)
-    findings = list(diagnoser.findings)
-    known = {one.rule for one in findings}
+        engine.ended(*failure)
+    findings = list(engine.findings)
+    known = {name for one in findings for name in names_of(one.rule)}
     findings += [one for one in map(_heard, evidence) if one and one.rule not in known]
-    findings.sort(key=lambda one: (one.onset, one.depth, one.step))
-    judged = sorted({n for d in diagnoser.detectors if diagnoser.checks(d.rule) for n in d.metrics})
+    findings.sort(key=lambda one: (one.start_step, one.depth, one.step))
+    rules = diagnosing_rules(kind, config)
+    judged = sorted({name for one in rules if engine.checks(one.name) for name in one.metrics})
     unjudged = tuple(
-        (detector.title, tuple(name for name in detector.metrics if name not in series))
-        for detector in diagnoser.detectors
-        if not diagnoser.checks(detector.rule)
+        (one.title, tuple(name for name in one.metrics if name not in series))
+        for one in rules
+        if not engine.checks(one.name)
     )
-    links = {*diagnoser.judged_stages, *(one.link for one in findings)}
+    stages = {*engine.judged_stages, *(one.stage for one in findings)}
     return Diagnosis(
-        tuple(findings), verdict(findings, judged=sorted(links)), tuple(judged), unjudged
+        tuple(findings), verdict(findings, judged=sorted(stages)), tuple(judged), unjudged
     )
 
 
@@ -71,24 +70,25 @@ def findings_said(evidence: Sequence[Evidence]) -> list[Finding]:
 
 
 def _heard(event: Evidence) -> Finding | None:
-    """What the run said of itself; a guard that only informs names no cause."""
-    rule = _SAID.get(event.rule)
+    """What the run said of itself; a rule that only informs names no cause."""
+    rule = BY_NAME.get(event.rule)
     if rule is not None and rule.severity == "info":
         return None
+    is_symptom = rule is not None and not rule.diagnoses and event.evidence_class != CONTRACT
     return Finding(
-        link=event.link,
+        stage=event.link,
         rule=event.rule,
         evidence_class=event.evidence_class,
         step=event.step,
-        onset=event.step if event.onset is None else event.onset,
-        title=rule.title if rule is not None else title_of(event.rule),
+        start_step=event.step if event.onset is None else event.onset,
+        title=title_of(event.rule),
         value=event.value,
         expected=event.expected,
         unit=event.unit,
         detail=event.detail,
         samples=tuple(event.samples),
         experiment=event.experiment,
-        symptom=rule is not None and event.evidence_class != CONTRACT,
+        symptom=is_symptom,
     )
 
 

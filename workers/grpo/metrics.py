@@ -11,6 +11,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from measures.groups import agreement_within, silent_groups, spread_of
+from workers.behaviour import behaviour_metrics
 from workers.config.grpo import GRPOSettings
 from workers.contract.events import Fault, RecipeError
 from workers.data.snapshot import Messages
@@ -19,7 +20,6 @@ from workers.ppo.collectives import by_first
 from workers.ppo.evaluation import Baseline
 from workers.rewards.model import threshold_of
 from workers.rewards.source import RewardSource, Scores
-from workers.rl.behaviour import behaviour_metrics
 from workers.rl.losses import kl_k1, kl_k3
 from workers.rl.masked import masked_sum
 

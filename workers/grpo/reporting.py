@@ -6,7 +6,6 @@ is killed goes back to the last one between two, and continues from there exactl
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,8 +15,6 @@ from workers.config.grpo import GRPOSettings
 from workers.context import RunContext
 from workers.contract.events import Alert, ReviewRequested, Sample
 from workers.grpo.metrics import Judged
-from workers.guardrails.diagnosing import LiveDiagnosis
-from workers.guardrails.watch import Violation
 from workers.ppo.evaluation import CANARY_PAIRS, ROLES
 from workers.trainers.trainer_bridge import Reporter
 
@@ -49,13 +46,7 @@ class GroupReporter(Reporter):
         self.is_best = False
         self.not_better = 0  # evaluations since the best
         self.mark: dict[str, Any] | None = None  # the baseline, to ride in checkpoints
-        self.diagnosis = LiveDiagnosis(context.spec, asdict(settings), self.guards, settings.guards)
-        # What else rides in checkpoints, by name.
-        self.riders: dict[str, Rider] = {"diagnosis": self.diagnosis}
-
-    def judge(self, step: int, metrics: Mapping[str, float | None]) -> list[Violation]:
-        """What guardrails and diagnosis say of these metrics."""
-        return self.diagnosis.check(self.context, step, metrics, super().judge(step, metrics))
+        self.riders: dict[str, Rider] = {}  # what else rides in checkpoints, by name
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any

@@ -42,14 +42,12 @@ from workers.grpo.metrics import (
 )
 from workers.layouts.gathered import is_split
 from workers.models import invariants
-from workers.models.forward import LOGITS_CHUNK, score_responses
+from workers.models.forward import LOGITS_CHUNK, Reference, score_responses
 from workers.models.loading import stop_ids
 from workers.models.lora import body_of
-from workers.models.reference import Reference
 from workers.ppo.evaluation import Baseline
 from workers.rollouts.drawing import PromptOrder
-from workers.rollouts.local import generate
-from workers.rollouts.sampling import Sampling, derive_seed
+from workers.rollouts.local import Sampling, derive_seed, generate
 from workers.trainers.trainer_bridge import BelowTRL, OverTRL, alone
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from transformers.utils import logging as hf_logging
 
 from workers import ranks
 from workers.contract.events import Fault, RecipeError
-from workers.contract.model_names import NOT_ALLOWED, allowed_folder, is_hub_id
+from workers.contract.jobs import NOT_ALLOWED, allowed_folder, is_hub_id
 from workers.data.batches import ENCODER_TEMPLATE, PLAIN_TEMPLATE
 from workers.layouts.gathered import size_of
 

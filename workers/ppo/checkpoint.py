@@ -93,7 +93,7 @@ def load_training_state(
 
 @dataclass
 class TrainingState:
-    """Counters, scales, the controller's coefficient, and what guardrails saw and changed.
+    """Counters, scales, the controller's coefficient, and what rules saw and changed.
 
     Random numbers need no place here: every draw has a seed derived from run seed and step.
     """
@@ -110,7 +110,6 @@ class TrainingState:
     guards: dict[str, Any] = field(default_factory=dict)
     watch: dict[str, Any] = field(default_factory=dict)  # what its counters look back over
     histograms: dict[str, Any] = field(default_factory=dict)  # their bins
-    diagnosis: dict[str, Any] = field(default_factory=dict)  # what it saw and found
     sampler: list[float] = field(default_factory=list)  # z of the last rollouts
     adjusted: dict[str, float] = field(default_factory=dict)  # factors and terms, by setting
 
@@ -149,6 +148,7 @@ def restore(
     """The state of the checkpoint; the optimizer is put back too. Models are loaded before."""
     scalars = load_training_state(folder, optimizer, actor_critic.trained_names())
     moments = RunningMoments(**scalars.pop("moments"))
+    scalars.pop("diagnosis", None)  # checkpoints of 0.2 kept two memories; `guards` is the one
     return TrainingState(**scalars, moments=moments)
 
 

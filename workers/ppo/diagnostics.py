@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from workers import ranks
+from workers.behaviour import behaviour_metrics
 from workers.layouts.gathered import size_of
 from workers.models.loading import parameter_count, stop_ids
 from workers.ppo.collectives import by_first
@@ -20,11 +21,9 @@ from workers.ppo.rollout import Rollout, sequences_of
 from workers.preflight.findings import Parts, Report, critic_parts
 from workers.preflight.run import run_preflight
 from workers.rewards.source import Scores
-from workers.rl.behaviour import behaviour_metrics
 from workers.rl.losses import explained_variance
 from workers.rl.masked import masked_sum, masked_var
-from workers.rollouts.local import Responses, generate
-from workers.rollouts.sampling import Sampling
+from workers.rollouts.local import Responses, Sampling, generate
 
 if TYPE_CHECKING:
     from workers.ppo.trainer import TrainerParts

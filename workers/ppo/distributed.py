@@ -15,7 +15,7 @@ from workers.contract.jobs import ZERO3
 from workers.layouts import deepspeed_config
 from workers.layouts.arguments import without_compiling
 from workers.layouts.gathered import fsdp_parts, put_state, whole_of, whole_state
-from workers.models.reference import Reference
+from workers.models.forward import Reference
 from workers.ppo.model import ActorCritic, ActorCriticOutputs, NonFinite
 from workers.ppo.update import forget_rounded
 

@@ -15,7 +15,7 @@ from workers.config.policy import OptimisedSettings, PPOSettings
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError, ReviewRequested, Sample
 from workers.data.snapshot import TRAIN, Messages, Preference, evaluation_splits, read_preferences
-from workers.models.reference import Reference
+from workers.models.forward import Reference
 from workers.ppo.collectives import by_first
 from workers.ppo.rollout import Rollout
 from workers.ppo.setup import Prompts
@@ -23,7 +23,7 @@ from workers.rewards.build import afresh
 from workers.rewards.source import RewardSource, Scores, calibrate
 from workers.rl.masked import masked_sum
 from workers.rollouts.drawing import Answer, answer
-from workers.rollouts.sampling import Sampling, derive_seed
+from workers.rollouts.local import Sampling, derive_seed
 from workers.samples import AuditSample, choose, pick, publish
 
 if TYPE_CHECKING:

@@ -11,16 +11,15 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from workers import ranks
 from workers.data.snapshot import Messages
+from workers.models.forward import Reference
 from workers.models.loading import stop_ids
-from workers.models.reference import Reference
 from workers.ppo.collectives import add_up
 from workers.ppo.model import ActorCritic, NonFinite
 from workers.rewards.source import Scores
 from workers.rl.losses import kl_estimate, kl_exact
 from workers.rl.masked import masked_sum
 from workers.rollouts.drawing import Drawer, Drawn, LocalDrawer, RankedDrawer, chunks_of
-from workers.rollouts.local import Responses
-from workers.rollouts.sampling import Sampling
+from workers.rollouts.local import Responses, Sampling
 
 # The exact divergence from the reference at every token, for those who pay for it.
 

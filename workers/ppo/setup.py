@@ -20,12 +20,12 @@ from workers.contract.events import Fault, RecipeError
 from workers.contract.jobs import FSDP, ONE, ZERO2, ZERO3
 from workers.data.snapshot import TRAIN, Messages, Prompt, evaluation_splits, read_prompts
 from workers.layouts.gathered import is_split, whole_weights
+from workers.models.forward import Reference
 from workers.models.loading import load_causal, load_tokenizer
 from workers.models.lora import attach_policy_lora
-from workers.models.reference import Reference
 from workers.ppo.distributed import RestingAdamW, Zero, split
 from workers.ppo.model import ActorCritic, critic_of
-from workers.rollouts.sampling import derive_seed
+from workers.rollouts.local import derive_seed
 from workers.samples import choose, encode_fitting
 
 if TYPE_CHECKING:

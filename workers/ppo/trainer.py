@@ -1,7 +1,7 @@
 """The course of a PPO run around its steps: its parts, evaluations, guardrails, checkpoints."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
@@ -11,8 +11,7 @@ from workers import ranks
 from workers.behaviour import Histograms, Watch, make_watch
 from workers.config.policy import PPOSettings
 from workers.context import RunContext
-from workers.guardrails.diagnosing import LiveDiagnosis
-from workers.guardrails.watch import Guardrails, Violation, first_stop, report, stop_error
+from workers.guardrails import live_engine, report, stop_error
 from workers.layouts.gathered import is_split
 from workers.models import invariants
 from workers.models.loading import state_sha256
@@ -42,6 +41,7 @@ from workers.ppo.setup import (
 from workers.rewards.build import build_judge, build_reward
 from workers.rewards.source import RankedQueue, RewardSource, ScoreQueue
 from workers.rl.losses import AdaptiveKL, FixedKL
+from workers.rules.engine import Engine, Violation, first_stop
 
 if TYPE_CHECKING:
     from workers.ppo.async_rollout import Actors
@@ -91,9 +91,7 @@ class Controllers:
         self.state.kl_coef = self.controller.coef
 
     def handle(self, violations: Sequence[Violation]) -> Violation | None:
-        """Tell of what was crossed and change what is to be changed; the violation that ends the
-        run, if one does."""
-        report(self.context, violations)
+        """Change what is to be changed; the violation that ends the run, if one does."""
         for violation in violations:
             for change in violation.adjustment:
                 self._adjust(change.setting, change.apply)
@@ -125,13 +123,12 @@ class TrainerParts:
     prompts: Prompts
     eval_prompts: Prompts
     controllers: Controllers
-    guards: Guardrails
+    rules: Engine
     state: TrainingState
     kept: checkpoint.Kept
     watch: Watch
     probes: RewardProbes
     histograms: Histograms
-    diagnosis: LiveDiagnosis
     first: Evaluation | None = None
     last: Evaluation | None = None
     stopped_by: str = ""
@@ -147,17 +144,15 @@ class TrainerParts:
         folder = context.input_path("prompts")
         adamw = make_optimizer(models.actor_critic, settings)
         state = TrainingState(kl_coef=settings.kl_coef)
-        guards = Guardrails("ppo", settings.guards, per_check=settings.batch_size)
-        diagnosis = LiveDiagnosis(context.spec, asdict(settings), guards, settings.guards)
+        rules = live_engine(context.spec, settings)
         kept = checkpoint.Kept(settings.keep_rollouts)
         watch, histograms = make_watch(context, settings), Histograms()
         resumed = context.resume_path()
         if resumed:
             state = restore(resumed, models.actor_critic, adamw)
-            guards.restore(state.guards)
+            rules.restore(state.guards)
             watch.restore(state.watch)
             histograms.restore(state.histograms)
-            diagnosis.restore(state.diagnosis)
             kept.load(resumed)
         if ranks.world() == 1:  # over several, gradients are added up by the update
             models.actor_critic = accelerator.prepare(models.actor_critic)
@@ -182,13 +177,12 @@ class TrainerParts:
                 folder, models.tokenizer, settings, seed=context.spec.seed
             ),
             controllers=Controllers(context, settings, state),
-            guards=guards,
+            rules=rules,
             state=state,
             kept=kept,
             watch=watch,
             probes=read_probes(context),
             histograms=histograms,
-            diagnosis=diagnosis,
             actors=actors,
         )
         if actors is not None:
@@ -220,14 +214,15 @@ class TrainerParts:
     def look(
         self, step: int, metrics: Mapping[str, float | None], violations: Sequence[Violation] = ()
     ) -> list[Violation]:
-        """What guardrails and diagnosis say of these metrics, after what was crossed before."""
-        crossed = [*violations, *self.guards.check(step, metrics)]
-        return self.diagnosis.check(self.context, step, metrics, crossed)
+        """What the rules say of these metrics, after what was crossed before; all of it told."""
+        violations = self.rules.check(step, metrics, violations)
+        report(self.context, violations)
+        return violations
 
     def act(self, violations: list[Violation]) -> None:
-        """Tell of what was crossed, change what is to be changed, and end what is to end."""
+        """Change what is to be changed, and end what is to end."""
         if (stop := self.controllers.handle(violations)) is not None:
-            looked = stop.rule.link == "numerics" or self.evaluated_at == self.state.step
+            looked = stop.rule.stage == "numerics" or self.evaluated_at == self.state.step
             if not looked and self.evaluate():  # what the stop cut off may be the best there was
                 self.save(["last", "best"])
             self.save(["failed"])
@@ -246,7 +241,7 @@ class TrainerParts:
         self.measure_baseline()
         self.evaluate()
         assert self.last is not None  # noqa: S101 — just measured
-        self.act(self.diagnosis.check(self.context, 0, self.last.all_metrics()))
+        self.act(self.look(0, self.last.all_metrics()))
 
     def measure_baseline(self) -> None:
         with self.models.whole():
@@ -318,10 +313,9 @@ class TrainerParts:
     def save(self, tags: list[str]) -> None:
         self.models.reference.check()
         self.check_ranks()
-        self.state.guards = self.guards.state()
+        self.state.guards = self.rules.state()
         self.state.watch = self.watch.state()
         self.state.histograms = self.histograms.state()
-        self.state.diagnosis = self.diagnosis.state()
         metrics = self.last.metrics() if self.last else {}
         checkpoint.save_checkpoint(
             self.context, self.models, self.optimizer, self.state, self.kept, tags, metrics

@@ -20,7 +20,7 @@ from workers.ppo.model import ActorCritic, ActorCriticOutputs, NonFinite
 from workers.ppo.rollout import Rollout, sequences_of, shared_parts
 from workers.rl.losses import clip_fraction, kl_k3, mean_ratio, policy_loss, value_loss
 from workers.rl.masked import masked_sum, masked_whiten
-from workers.rollouts.sampling import derive_seed
+from workers.rollouts.local import derive_seed
 
 # Numbers that are none.
 

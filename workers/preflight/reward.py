@@ -13,17 +13,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 from transformers import PreTrainedTokenizerBase
 
+from measures.blocks import number, plain, share
 from measures.bootstrap import LEAST_UNITS
 from measures.estimate import Interval
 from measures.intervals import paired_difference
-from measures.trust.findings import number, plain, share
 from measures.trust.shapes import ALIKE, LEAST_PAIRS, LEAST_SCORES, Shape, histogram, shape_of
 from measures.trust.significance import Pairs, share_of
 from workers.data.snapshot import Demonstration, Messages, Preference, prompt_key
 from workers.models.loading import stop_ids
 from workers.preflight.findings import BLOCK, OK, UNKNOWN, WARN, Finding, Parts
-from workers.rollouts.local import Responses, generate
-from workers.rollouts.sampling import Sampling, derive_seed
+from workers.rollouts.local import Responses, Sampling, derive_seed, generate
 
 LEVEL_OF = {"block": BLOCK, "warn": WARN}  # the setting reward_check
 

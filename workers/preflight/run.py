@@ -43,7 +43,7 @@ from workers.preflight.reward import (
 )
 from workers.rewards.source import RewardSource
 from workers.rl.masked import RunningMoments
-from workers.rollouts.sampling import Sampling, derive_seed
+from workers.rollouts.local import Sampling, derive_seed
 
 # Whether a run fits its device, before its models are loaded.
 

@@ -37,7 +37,7 @@ from workers.rewards.build import build_judge, load_reward
 from workers.rewards.model import BFLOAT16, INT8, EnsembleReward, ModelReward, threshold_of
 from workers.rewards.source import RewardSource
 from workers.rollouts.drawing import answer
-from workers.rollouts.sampling import Sampling, derive_seed
+from workers.rollouts.local import Sampling, derive_seed
 from workers.samples import choose, encode_fitting
 from workers.servers.answers import served_input
 from workers.servers.asking import Cancelled

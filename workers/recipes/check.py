@@ -2,7 +2,7 @@
 
 Inputs, by what the question needs: `rollouts` (the run's file rollouts.jsonl), `policy` (one of its
 checkpoints), `reference`, `sft` (the model it began with), `reward`, `prompts`, `canaries`,
-`reward_data`. The answer confirms or refutes a suspicion (workers.diagnosis.experiments), or says
+`reward_data`. The answer confirms or refutes a suspicion (workers.rules.experiments), or says
 why it cannot; its data is the artifact check.json. docs/checks.md.
 """
 

@@ -27,6 +27,7 @@ from workers.data.snapshot import (
     refuse_soft_labels,
 )
 from workers.layouts.shards import Shares
+from workers.models.forward import Reference
 from workers.models.loading import (
     load_causal,
     load_tokenizer,
@@ -35,7 +36,6 @@ from workers.models.loading import (
     trained_parameter_count,
 )
 from workers.models.lora import attach_policy_lora
-from workers.models.reference import Reference
 from workers.preflight.findings import Parts
 from workers.preflight.minimal import settings_of
 from workers.preflight.run import run_preflight

@@ -22,13 +22,13 @@ from workers.config.inference import EvaluateSettings
 from workers.context import RunContext
 from workers.data.batches import encode_prompt
 from workers.data.snapshot import TRAIN, Prompt, evaluation_splits, read_prompts
+from workers.models.forward import Reference
 from workers.models.loading import freeze, load_causal, load_tokenizer
-from workers.models.reference import Reference
 from workers.recipes.generate import sampling_of
 from workers.rewards.build import build_judge, build_reward
 from workers.rewards.source import RewardSource
 from workers.rollouts.drawing import Answer, answer
-from workers.rollouts.sampling import derive_seed
+from workers.rollouts.local import derive_seed
 from workers.samples import choose, emit_samples, encode_fitting
 from workers.servers.answers import Served, served_input
 from workers.servers.asking import Cancelled

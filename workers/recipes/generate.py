@@ -27,7 +27,7 @@ from workers.models.loading import freeze, load_causal, load_tokenizer, readable
 from workers.rewards.build import build_reward
 from workers.rewards.source import RewardSource
 from workers.rollouts.drawing import Answer, answer
-from workers.rollouts.sampling import Sampling, derive_seed
+from workers.rollouts.local import Sampling, derive_seed
 from workers.samples import choose, encode_fitting, write_lines
 from workers.servers.answers import Served, served_input
 from workers.servers.asking import Cancelled

@@ -28,9 +28,9 @@ from workers.grpo.metrics import GroupReward
 from workers.grpo.reporting import GroupReporter, ask_people, sample, tell_silence
 from workers.grpo.trainer import Trainer
 from workers.layouts.arguments import cannot_recompute, weights_in_float32
+from workers.models.forward import Reference
 from workers.models.loading import load_causal, load_tokenizer, parameter_count, stop_ids
 from workers.models.lora import attach_policy_lora
-from workers.models.reference import Reference
 from workers.ppo.evaluation import (
     Baseline,
     Evaluation,

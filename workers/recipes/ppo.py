@@ -26,7 +26,6 @@ from workers import ranks
 from workers.config.policy import PPOSettings
 from workers.context import RunContext
 from workers.data.snapshot import Messages
-from workers.guardrails.watch import Violation
 from workers.models import invariants
 from workers.models.loading import stop_ids
 from workers.ppo import diagnostics
@@ -43,7 +42,8 @@ from workers.rewards.model import threshold_of
 from workers.rewards.source import RankedPending, join
 from workers.rl.advantages import gae, importance_weights, shaped_rewards
 from workers.rollouts.drawing import PromptOrder, chunks_of
-from workers.rollouts.sampling import Sampling, derive_seed
+from workers.rollouts.local import Sampling, derive_seed
+from workers.rules.engine import Violation
 
 CONFIG = PPOSettings
 
@@ -97,7 +97,7 @@ class PPOTrainer(TrainerParts):
             metrics: diagnostics.MetricValues = {"numerics/non_finite": 1.0}
             self.context.metrics(step, metrics)
             self.pass_over(step)
-            skipped = self.guards.finite.skip_or_stop(step, str(error))
+            skipped = self.rules.finite.skip_or_stop(step, str(error))
             return self.act(self.look(step, metrics, [skipped]))
         self.check(rollout)
         trusted = self.trust(rollout)
@@ -295,7 +295,7 @@ class PPOTrainer(TrainerParts):
                     [],
                 )
         except NonFinite as error:
-            return None, [self.guards.finite.skip_or_stop(step, str(error))]
+            return None, [self.rules.finite.skip_or_stop(step, str(error))]
 
     def show(self, rollout: Rollout, step: int) -> None:
         """What people may read of this step."""

@@ -23,6 +23,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from measures.accuracy import pair_credit
+from workers.behaviour import compression, distinct, repetition
 from workers.checks.asking import BATCH, Speaker, ask, fixed_prompts, fresh_reward, speaker
 from workers.checks.found import Cancelled, Pace, jsonable
 from workers.config import settings_for
@@ -42,8 +43,7 @@ from workers.data.snapshot import (
 from workers.models.loading import weights_sha256
 from workers.rewards.model import EnsembleReward, ModelReward
 from workers.rewards.source import RewardSource, WeightedSum, calibrate
-from workers.rl.behaviour import compression, distinct, repetition
-from workers.rollouts.sampling import Sampling, derive_seed
+from workers.rollouts.local import Sampling, derive_seed
 from workers.samples import choose
 from workers.servers import asking
 from workers.servers.answers import Served, served_input

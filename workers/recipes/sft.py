@@ -35,7 +35,7 @@ from workers.preflight.findings import Parts
 from workers.preflight.minimal import settings_of
 from workers.preflight.run import run_preflight
 from workers.rollouts.drawing import answer
-from workers.rollouts.sampling import Sampling
+from workers.rollouts.local import Sampling
 from workers.samples import choose, emit_samples, encode_fitting
 from workers.trainers.sft import (
     BaseShape,

@@ -14,13 +14,11 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from workers import ranks
 from workers.data.snapshot import Messages
-from workers.models.forward import score_responses
+from workers.models.forward import Reference, score_responses
 from workers.models.loading import stop_ids
-from workers.models.reference import Reference
 from workers.rl.losses import kl_k1
 from workers.rl.masked import masked_sum
-from workers.rollouts.local import Responses, generate
-from workers.rollouts.sampling import Sampling, derive_seed
+from workers.rollouts.local import Responses, Sampling, derive_seed, generate
 
 # How answers are drawn. No torch.
 

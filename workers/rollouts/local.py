@@ -1,5 +1,6 @@
 """Sampling answers in this process."""
 
+import hashlib
 import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +23,30 @@ from transformers.cache_utils import Cache, DynamicLayer
 
 from workers.data.batches import pad_left
 from workers.models.forward import projecting
-from workers.rollouts.sampling import Sampling
+
+# How answers are drawn, here and by actors and servers.
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """Everything that decides a draw; nothing is inherited from the model's own defaults."""
+
+    max_new_tokens: int
+    temperature: float = 1.0  # 0 takes the most likely token each time
+    top_p: float = 1.0  # 1 keeps the whole distribution
+    top_k: int = 0  # 0 keeps the whole vocabulary
+    seed: int = 0
+
+
+def derive_seed(seed: int, *parts: str | int) -> int:
+    """A seed for one purpose of a run, for instance ("rollout", 17): 0 … 2³¹ − 1.
+
+    Each step draws from its own seed, so a run that is resumed at step k continues exactly like
+    one that was never stopped, with no generator state to carry over.
+    """
+    text = "/".join(str(part) for part in (seed, *parts))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") >> 1
+
 
 # Sampling token by token with a cache, on what is left of a batch.
 #

@@ -20,7 +20,7 @@ from workers.contract.events import Fault, RecipeError
 from workers.data.snapshot import Messages
 from workers.models.loading import load_causal, load_tokenizer
 from workers.rollouts.drawing import Answer
-from workers.rollouts.sampling import Sampling, derive_seed
+from workers.rollouts.local import Sampling, derive_seed
 from workers.servers.asking import Asked, KeptAnswers, ask_all
 from workers.servers.client import Server
 

@@ -35,9 +35,8 @@ from workers.context import RunContext
 from workers.data.batches import Encoded, LengthGroupedSampler, PairEncoder
 from workers.data.snapshot import Messages, Preference
 from workers.layouts.shards import ALONE, Shares
-from workers.models.forward import LOGITS_CHUNK
+from workers.models.forward import LOGITS_CHUNK, Reference
 from workers.models.lora import body_of
-from workers.models.reference import Reference
 from workers.rollouts.answer_tokens import (
     AnswerTokens,
     Batch,
@@ -46,7 +45,7 @@ from workers.rollouts.answer_tokens import (
     batch_of,
 )
 from workers.rollouts.drawing import Answer, answer
-from workers.rollouts.sampling import Sampling
+from workers.rollouts.local import Sampling
 from workers.samples import choose, emit_samples, encode_fitting
 from workers.trainers.guarded_trainer import planned_steps
 from workers.trainers.microbatch import PartedTRL

@@ -8,7 +8,7 @@ library's defaults a model that went NaN logs a loss of zero and trains to its e
 Checkpoints are those of one process whatever layout wrote them (`workers.layouts.gathered`): the
 library writes the model and its own state (`save_only_model`); the optimizer, the schedule and the
 random generators are written and read here. Why nothing private of the library is used, and what
-that costs: docs/decisions.
+that costs: docs/adr/0017.
 """
 
 import contextlib

@@ -35,7 +35,7 @@ from workers.rollouts.answer_tokens import (
     batch_of,
 )
 from workers.rollouts.drawing import Answer, answer
-from workers.rollouts.sampling import Sampling
+from workers.rollouts.local import Sampling
 from workers.samples import choose
 from workers.trainers.microbatch import PartedTRL
 from workers.trainers.trainer_bridge import BelowTRL

@@ -29,15 +29,10 @@ from workers.config.training import TrainingSettings
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
 from workers.data.snapshot import TRAIN
-from workers.guardrails.watch import (
-    Guardrails,
-    Violation,
-    first_stop,
-    report,
-    stop_error,
-)
+from workers.guardrails import live_engine, report, stop_error
 from workers.layouts.arguments import layout_arguments
 from workers.models.lora import body_of
+from workers.rules.engine import Violation, first_stop
 from workers.trainers.guarded_trainer import GuardedTrainer
 
 if TYPE_CHECKING:
@@ -85,9 +80,7 @@ class Reporter(TrainerCallback):
         self.stop: Violation | None = None  # what ends the run
         self.has_failed_checkpoint = False
         self.trainer: Any = None  # whose callbacks these are
-        self.guards = Guardrails(
-            context.spec.kind, getattr(settings, "guards", {}), per_check=settings.batch_size
-        )
+        self.rules = live_engine(context.spec, settings)
 
     # --- guardrails ---
 
@@ -99,7 +92,7 @@ class Reporter(TrainerCallback):
         first one's metrics, which may be rounded otherwise than theirs."""
         if self.stop is not None:
             return
-        violations = self.judge(self.offset + step, ranks.from_first(dict(metrics)))
+        violations = self.rules.check(self.offset + step, ranks.from_first(dict(metrics)))
         report(self.context, violations)
         for violation in violations:
             for change in violation.adjustment:
@@ -115,13 +108,9 @@ class Reporter(TrainerCallback):
             control.should_save = not self.has_failed_checkpoint
             control.should_evaluate = False
 
-    def judge(self, step: int, metrics: Mapping[str, float | None]) -> list[Violation]:
-        """What is crossed by the metrics of a step of the run."""
-        return self.guards.check(step, metrics)
-
     def not_finite(self, step: int, what: str, *, again: bool = False) -> None:
         """A step gave no numbers: told as skipped, or the end of the run, when its step ends."""
-        violation = self.guards.finite.skip_or_stop(self.offset + step, what, again=again)
+        violation = self.rules.finite.skip_or_stop(self.offset + step, what, again=again)
         report(self.context, [violation])
         if violation.action == "stop":
             self.stop = self.stop or violation
@@ -130,7 +119,7 @@ class Reporter(TrainerCallback):
     def finish_folder(self, folder: Path) -> None:
         """Adds to a checkpoint what the library's trainer does not know of; the first rank."""
         if self.context.writer is not None:
-            (folder / GUARDS_FILE).write_text(json.dumps(self.guards.state()))
+            (folder / GUARDS_FILE).write_text(json.dumps(self.rules.state()))
 
     def save_checkpoint(
         self, folder: Path, step: int, tags: list[str], metrics: dict[str, float]
@@ -316,7 +305,7 @@ def train_from(context: RunContext, trainer: Any, resume: Path | None, *, offset
     if resume is not None:
         trainer.resume_from(resume)
         if (resume / GUARDS_FILE).is_file():
-            reporter.guards.restore(json.loads((resume / GUARDS_FILE).read_text()))
+            reporter.rules.restore(json.loads((resume / GUARDS_FILE).read_text()))
     elif trainer.eval_dataset is not None:
         trainer.evaluate()  # the curve starts before the first step
     if reporter.stop is None:

@@ -44,8 +44,10 @@ def invitation_mail(invitation: Invitation, path: str) -> bool:
 def notice_mail(notice: Notice) -> None:
     """What the bell tells one person, by mail."""
     if notice.user is not None:
-        text = f"{notice.text}.\n\n{settings.SITE_URL.rstrip('/')}{notice.path}\n"
-        _sent(f"{notice.project.name}: {notice.text}", text, notice.user.email)
+        with translation.override(notice.user.language or settings.LANGUAGE_CODE):
+            said = notice.sentence
+        text = f"{said}.\n\n{settings.SITE_URL.rstrip('/')}{notice.path}\n"
+        _sent(f"{notice.project.name}: {said}", text, notice.user.email)
 
 
 def _sent(subject: str, text: str, address: str) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from datetime import timedelta
+from typing import Any
 
 from django.utils import timezone
 
@@ -17,13 +18,16 @@ def notice_give(
     kind: str,
     text: str,
     path: str,
+    values: Mapping[str, Any] | None = None,
     user: User | None = None,
     roles: Collection[str] = (),
     by: User | None = None,
     every: timedelta | None = None,
     mail: bool = False,
 ) -> None:
-    """Tell one person, or everybody of these roles. `every`: not when they heard of the same
+    """Tell one person, or everybody of these roles, in the language of whoever reads it: `text`
+    is marked by `gettext_noop` and filled with `values`: numbers, strings, or a list of one string
+    that is a message itself. `every`: not when they heard of the same
     kind so shortly before, for what comes in many small parts. `mail`: by e-mail too, where there
     is a mail server and the person has an address."""
     told = Notice.objects.filter(project=project, kind=kind, user=user)
@@ -35,6 +39,7 @@ def notice_give(
         roles=sorted(roles),
         kind=kind,
         text=text[: longest(Notice, "text")],
+        values=values or {},
         path=path,
         by=by,
     )

@@ -6,8 +6,8 @@ from allauth.account.forms import EmailAwarePasswordResetTokenGenerator
 from allauth.account.utils import user_pk_to_url_str
 from django.conf import settings
 from django.contrib.auth.password_validation import validate_password
-from django.core.exceptions import ValidationError
-from django.db import connection, transaction
+from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
+from django.db import IntegrityError, connection, transaction
 from django.urls import reverse
 from django.utils.crypto import constant_time_compare, salted_hmac
 from django.utils.translation import gettext
@@ -75,25 +75,33 @@ def user_create(
     password = secrets.token_urlsafe(12) if password is None else password
     user.set_password(password)
     if User.objects.filter(username__iexact=username).exists():
-        raise Conflict(
-            gettext("Somebody is called “%(name)s” already.") % {"name": username},
-            code="username_taken",
-            field="username",
-        )
+        raise _name_taken(username)
     try:
         user.full_clean()
+        with transaction.atomic():
+            user.save()
     except ValidationError as error:
-        field, messages = next(iter(error.message_dict.items()))
-        if "__all__" in field:
-            raise Conflict(
-                gettext("Somebody has this e-mail address already."),
-                code="email_taken",
-                field="email",
-            ) from None
-        raise DomainError(messages[0], field=field) from None
-    user.save()
+        field, (first, *_) = next(iter(error.error_dict.items()))
+        if first.code == "username_taken":
+            raise _name_taken(username) from None
+        if field == NON_FIELD_ERRORS:
+            raise _email_taken() from None
+        raise DomainError(first.messages[0], field=field) from None
+    except IntegrityError as error:  # somebody took it in the same moment
+        by_email = "user_email" in str(error)
+        raise _email_taken() if by_email else _name_taken(username) from None
     audit_record(action="user.created", actor=None, subject=user.username)
     return user, password
+
+
+def _name_taken(username: str) -> Conflict:
+    words = gettext("Somebody is called “%(name)s” already.") % {"name": username}
+    return Conflict(words, code="username_taken", field="username")
+
+
+def _email_taken() -> Conflict:
+    words = gettext("Somebody has this e-mail address already.")
+    return Conflict(words, code="email_taken", field="email")
 
 
 @transaction.atomic

@@ -7,6 +7,8 @@ from typing import Any
 from apps.accounts.models import User
 from apps.agreement.models import AnnotatorReport
 from apps.agreement.selectors.annotators import Difference, Model
+from apps.common import numbers
+from apps.common.numbers import points
 from measures.annotators import LEVEL
 from measures.voting import CHOICES
 
@@ -36,17 +38,13 @@ def name_of(user: User, *, with_names: bool) -> str:
 
 
 def percent(share: float | None, places: int = 1) -> str:
-    return "" if share is None else f"{100 * share:.{places}f} %"
+    return "" if share is None else numbers.share(share, places)
 
 
 def range_of(figure: Figure) -> str:
     if figure.get("low") is None:
         return ""
     return f"{100 * figure['low']:.1f}–{100 * figure['high']:.1f}"
-
-
-def points(gap: float) -> str:
-    return f"{100 * gap:+.1f}".replace("-", "−")
 
 
 def signed(number: float) -> str:

@@ -4,8 +4,10 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from apps.agreement.screens.disputes import DisputeDot, RoundsChart, percent, spread
+from apps.agreement.screens.charts import shares
+from apps.agreement.screens.disputes import percent, spread
 from apps.agreement.selectors.audits import AuditSample, ReviewerError
+from apps.common.report.blocks import Part
 from apps.labeling.models import Choice
 from measures.audit import (
     Corrected,
@@ -17,7 +19,6 @@ from measures.audit import (
 )
 from measures.estimate import Interval
 
-ROW, LEFT, WIDTH, RIGHT = 30, 210, 320, 190
 WORDS = dict(Choice.choices)
 
 
@@ -71,8 +72,7 @@ def headline(found: Corrected) -> Headline:
     return Headline(percent(rate.value), spread(rate), basis)
 
 
-def chart(found: Figures) -> RoundsChart | None:
-    """Rates as dots with whiskers, on a scale that ends where they do."""
+def chart(found: Figures) -> Part | None:
     lines: list[tuple[str, Interval, str]] = []
     for label, plain, corrected in (
         ("Votes", found.votes, found.votes_corrected),
@@ -80,36 +80,12 @@ def chart(found: Figures) -> RoundsChart | None:
     ):
         if plain.value is None:
             continue
-        lines.append((f"{label}, as reviewers found", plain.interval, "axis"))
+        lines.append((f"{label}, as reviewers found", plain.interval, "plain"))
         if corrected.not_corrected is None:
-            lines.append((f"{label}, corrected", corrected.rate, "line-1"))
+            lines.append((f"{label}, corrected", corrected.rate, "accent"))
     if not lines:
         return None
-    most = max(rate.high or rate.value or 0.0 for _, rate, _ in lines)
-    top = next(end for end in (0.1, 0.2, 0.4, 0.6, 1.0) if end >= min(most, 1.0))
-
-    def at(value: float) -> float:
-        return round(LEFT + WIDTH * min(max(value / top, 0.0), 1.0), 1)
-
-    dots = [
-        DisputeDot(
-            y=place * ROW + 14,
-            text_y=place * ROW + 18,
-            label=label,
-            value=f"{percent(rate.value)} ({spread(rate)})"
-            if rate.low is not None
-            else f"{percent(rate.value)}, n = {rate.n:,}",
-            x=at(rate.value or 0.0),
-            low=None if rate.low is None else at(rate.low),
-            high=None if rate.high is None else at(rate.high),
-            tone=tone,
-        )
-        for place, (label, rate, tone) in enumerate(lines)
-    ]
-    axis_y = len(dots) * ROW + 4
-    ticks = [(at(top * part / 4), f"{100 * top * part / 4:g} %") for part in range(5)]
-    width = LEFT + WIDTH + RIGHT
-    return RoundsChart(dots, ticks, width, axis_y + 20, axis_y, width - 2)
+    return shares(lines)
 
 
 def reviewers_said(error: ReviewerError, kappa: float) -> str:

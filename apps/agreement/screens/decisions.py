@@ -5,13 +5,13 @@ from typing import Any
 
 from apps.agreement.models import ConsensusReport
 from apps.agreement.selectors.decisions import RulePreview
+from apps.common.numbers import share as percent
+from apps.common.report.blocks import Part, part_of
 from apps.labeling.models import DecideBy, Decision
+from measures.blocks import Bars, Curve, Series
 from measures.estimate import Interval
 
 LABELS = {"votes": "Counted votes", "wawa": "Wawa"} | dict(DecideBy.choices)
-SIDE = 220  # pixels of the reliability diagram's square
-PAD = 34
-BAR = 160  # pixels of the longest bar of the outcomes
 
 OUTCOME_WORDS = {
     Decision.Outcome.ACCEPTED: "Accepted",
@@ -51,37 +51,6 @@ class MethodRow:
     calibrated: bool | None
     is_current: bool
     recommended: bool
-
-
-@dataclass(frozen=True, slots=True)
-class CalibrationDot:
-    x: float
-    y: float
-    r: float
-    title: str
-
-
-@dataclass(frozen=True, slots=True)
-class Diagram:
-    """Predicted against observed shares of held-back votes, of one model."""
-
-    label: str
-    dots: list[CalibrationDot]
-    summary: str
-
-
-@dataclass(frozen=True, slots=True)
-class OutcomeBar:
-    y: int
-    label: str
-    width: float
-    text_x: float
-    text: str
-    outcome: str
-
-
-def percent(share: float | None, digits: int = 1) -> str:
-    return "—" if share is None else f"{100 * share:.{digits}f} %"
 
 
 def interval(value: Interval | dict[str, Any] | None) -> str:
@@ -165,43 +134,42 @@ def _way(row: dict[str, Any], figures: dict[str, Any], current: str) -> MethodRo
     )
 
 
-def diagrams(report: ConsensusReport) -> list[Diagram]:
-    """One per model that could be checked; areas of dots follow the claims behind them."""
+def diagrams(report: ConsensusReport) -> list[Part]:
+    """Predicted against observed shares of held-back votes, one per model that could be checked."""
     made = []
     for row in report.figures["ways"]:
         bars = (row["check"] or {}).get("bars") or []
-        if not bars:
-            continue
-        most = max(bar["n"] for bar in bars)
-        dots = [
-            CalibrationDot(
-                x=round(PAD + SIDE * bar["predicted"], 1),
-                y=round(SIDE * (1 - bar["observed"]) + 6, 1),
-                r=round(2 + 3 * (bar["n"] / most) ** 0.5, 1),
-                title=f"predicted {percent(bar['predicted'])}, happened "
-                f"{percent(bar['observed'])}, n = {bar['n']:,}",
+        if bars:
+            series = Series(
+                label=LABELS[row["method"]],
+                x=tuple(bar["predicted"] for bar in bars),
+                y=tuple(bar["observed"] for bar in bars),
+                points=True,
             )
-            for bar in bars
-        ]
-        made.append(Diagram(LABELS[row["method"]], dots, row["check"]["sentence"]))
+            block = Curve(
+                title=LABELS[row["method"]],
+                series=(series,),
+                x_label="predicted share of a vote",
+                y_label="share that happened",
+                diagonal=True,
+                note=f"{row['check']['sentence'].capitalize()}.",
+            )
+            made.append(part_of(block, small=True))
     return made
 
 
-def outcome_bars(tally: dict[str, int]) -> list[OutcomeBar]:
-    most = max(tally.values(), default=0)
+def outcome_bars(tally: dict[str, int]) -> Part | None:
     total = sum(tally.values())
-    return [
-        OutcomeBar(
-            y=26 * place,
-            label=words,
-            width=round(BAR * tally.get(outcome, 0) / most, 1) if most else 0.0,
-            text_x=148 + (round(BAR * tally.get(outcome, 0) / most, 1) if most else 0.0),
-            text=f"{tally.get(outcome, 0):,} ({percent(tally.get(outcome, 0) / total)})",
-            outcome=str(outcome),
+    if not total:
+        return None
+    counts = [(words, tally.get(outcome, 0)) for outcome, words in OUTCOME_WORDS.items()]
+    return part_of(
+        Bars(
+            title="",
+            rows=tuple((words, (n,)) for words, n in counts),
+            said=tuple(f"{n:,} ({percent(n / total)})" for _, n in counts),
         )
-        for place, (outcome, words) in enumerate(OUTCOME_WORDS.items())
-        if total
-    ]
+    )
 
 
 COLUMNS = (

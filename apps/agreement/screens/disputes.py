@@ -6,21 +6,17 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from apps.agreement.models import Ruling
+from apps.agreement.screens.charts import percent, shares
 from apps.agreement.selectors.disputes import Batch, CauseCount
+from apps.common.numbers import points as signed
+from apps.common.report.blocks import Part, part_of
 from apps.labeling.models import Choice, Comparison, Decision
 from apps.labeling.services import FLAGS
+from measures.blocks import Bars
 from measures.estimate import Interval
 
-ROW, LEFT, BAR, RIGHT = 30, 170, 380, 110
-SCALE_LEFT, SCALE_WIDTH, SCALE_RIGHT = 190, 340, 150
 STATE_TONES = {"decided": "good", "contested": "warn", "review": "warn", "dropped": "bad"}
 CAUSES = [(str(value), str(label)) for value, label in Ruling.Cause.choices]
-# Colours of the series, by cause; A and B keep theirs.
-TONES = {value: f"tone-{place}" for place, (value, _) in enumerate(CAUSES, start=3)}
-
-
-def percent(value: float | None) -> str:
-    return "—" if value is None else f"{100 * value:.1f} %"
 
 
 def spread(interval: Interval) -> str:
@@ -36,9 +32,6 @@ def points(interval: Interval) -> str:
     """A difference in percentage points, with its sign and bounds."""
     if interval.value is None:
         return interval.undefined or "—"
-
-    def signed(value: float) -> str:
-        return f"{100 * value:+.1f}".replace("-", "−")
 
     if interval.low is None or interval.high is None:
         return f"{signed(interval.value)} points ({interval.no_interval})"
@@ -89,8 +82,8 @@ def posterior_words(decision: Decision | None) -> list[tuple[str, str]]:
     """(choice, chance) where a model of the voters has spoken, likeliest first."""
     if decision is None or decision.posteriors is None:
         return []
-    told = zip(Choice.labels, decision.posteriors, strict=True)
-    return [(str(label), percent(p)) for label, p in sorted(told, key=lambda x: -x[1]) if p > 0]
+    chances = zip(Choice.labels, decision.posteriors, strict=True)
+    return [(str(label), percent(p)) for label, p in sorted(chances, key=lambda x: -x[1]) if p > 0]
 
 
 def why_here(comparison: Comparison, flags: Sequence[str]) -> list[str]:
@@ -109,102 +102,46 @@ def why_here(comparison: Comparison, flags: Sequence[str]) -> list[str]:
 # --- causes ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
-    x: float
-    width: float
-    tone: str
-    label: str
-    n: int
-
-
-@dataclass(frozen=True, slots=True)
-class CauseRow:
-    y: int
-    label: str
-    segments: list[Segment]
-    text: str
-    text_x: float
-
-
-@dataclass(frozen=True, slots=True)
-class CausesChart:
-    rows: list[CauseRow]
-    width: int
-    height: int
-    summary: str
-
-
-def causes_chart(counts: Sequence[CauseCount]) -> CausesChart:
+def causes_chart(counts: Sequence[CauseCount]) -> Part:
     """A bar for each cause."""
     n_of: Counter[str] = Counter()
     for row in counts:
         n_of[row.cause] += row.n
-    total, most = sum(n_of.values()), max(n_of.values(), default=1)
-    rows = []
-    for place, (cause, label) in enumerate(CAUSES):
-        n = n_of[cause]
-        width = round(BAR * n / most, 1)
-        share = f" ({100 * n / total:.0f} %)" if total else ""
-        segment = Segment(LEFT, width, TONES[cause], label, n)
-        rows.append(CauseRow(place * ROW, label, [segment], f"{n:,}{share}", LEFT + width + 8))
-    told = ", ".join(f"{label} {n_of[cause]:,}" for cause, label in CAUSES)
-    return CausesChart(
-        rows, LEFT + BAR + RIGHT, len(rows) * ROW, f"{total:,} disputes by cause: {told}."
+    total = sum(n_of.values())
+    return part_of(
+        Bars(
+            title="",
+            rows=tuple((label.capitalize(), (n_of[cause],)) for cause, label in CAUSES),
+            said=tuple(f"{n_of[c]:,} ({percent(n_of[c] / total, 0)})" for c, _ in CAUSES)
+            if total
+            else (),
+        )
     )
 
 
-def causes_over(counts: Sequence[CauseCount], by: Literal["guideline", "month"]) -> CausesChart:
-    """A bar for each guideline version, or month, in pieces by cause."""
+def causes_over(counts: Sequence[CauseCount], by: Literal["guideline", "month"]) -> Part:
+    """A bar for each guideline version, or month, in parts by cause."""
     table: dict[Any, Counter[str]] = {}
     for row in counts:
         table.setdefault(getattr(row, by), Counter())[row.cause] += row.n
-    most = max((sum(row.values()) for row in table.values()), default=1)
-    rows, told = [], []
-    for place, key in enumerate(sorted(table)):
-        label = key if by == "month" else f"Version {key}" if key else "Before version 1"
-        x, segments = float(LEFT), []
-        for cause, words in CAUSES:
-            n = table[key][cause]
-            width = round(BAR * n / most, 1)
-            if n:
-                segments.append(Segment(round(x, 1), width, TONES[cause], words, n))
-            x += width
-        total = sum(table[key].values())
-        rows.append(CauseRow(place * ROW, label, segments, f"{total:,}", x + 8))
-        told.append(f"{label}: " + ", ".join(f"{words} {table[key][c]}" for c, words in CAUSES))
-    return CausesChart(rows, LEFT + BAR + RIGHT, max(1, len(rows)) * ROW, "; ".join(told) + ".")
+    rows = [
+        (
+            key if by == "month" else f"Version {key}" if key else "Before version 1",
+            tuple(table[key][cause] for cause, _ in CAUSES),
+        )
+        for key in sorted(table)
+    ]
+    names = tuple(label.capitalize() for _, label in CAUSES)
+    return part_of(Bars(title="", rows=tuple(rows), parts=names))
 
 
 # --- re-annotation --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class DisputeDot:
-    y: int
-    text_y: int
-    label: str
-    value: str
-    x: float
-    low: float | None
-    high: float | None
-    tone: str
-
-
-@dataclass(frozen=True, slots=True)
-class RoundsChart:
-    dots: list[DisputeDot]
-    ticks: list[tuple[float, str]]
-    width: int
-    height: int
-    axis_y: int
-    value_x: int
-
-
-@dataclass(frozen=True, slots=True)
 class BatchShown:
     batch: Batch
-    chart: RoundsChart | None
+    chart: Part | None
     difference: str
     expected: str
     beyond: str
@@ -250,30 +187,10 @@ def _reading(batch: Batch) -> str:
     )
 
 
-def _rounds_chart(batch: Batch) -> RoundsChart:
+def _rounds_chart(batch: Batch) -> Part:
     compared = batch.compared
-
-    def at(value: float) -> float:
-        return round(SCALE_LEFT + SCALE_WIDTH * min(max(value, 0.0), 1.0), 1)
-
-    lines = [("Before", compared.before, "line-1"), ("After", compared.after, "line-2")]
+    rows = [("Before", compared.before, "plain"), ("After", compared.after, "accent")]
     if compared.expected is not None:
         alone = Interval(value=compared.expected, low=None, high=None, n=compared.n)
-        lines.insert(1, ("A second look, unchanged", alone, "axis"))
-    dots = [
-        DisputeDot(
-            y=place * ROW + 14,
-            text_y=place * ROW + 18,
-            label=label,
-            value=percent(found.value) + (f" ({spread(found)})" if found.low is not None else ""),
-            x=at(found.value or 0.0),
-            low=None if found.low is None else at(found.low),
-            high=None if found.high is None else at(found.high),
-            tone=tone,
-        )
-        for place, (label, found, tone) in enumerate(lines)
-    ]
-    axis_y = len(dots) * ROW + 4
-    width = SCALE_LEFT + SCALE_WIDTH + SCALE_RIGHT
-    ticks = [(at(share), f"{100 * share:.0f} %") for share in (0.0, 0.25, 0.5, 0.75, 1.0)]
-    return RoundsChart(dots, ticks, width, axis_y + 20, axis_y, width - 2)
+        rows.insert(1, ("A second look, unchanged", alone, "plain"))
+    return shares(rows)

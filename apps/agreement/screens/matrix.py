@@ -115,10 +115,10 @@ def spread(share: Interval) -> str:
 
 
 def _summary(cells: list[MatrixCell], count: int) -> str:
-    told = sum(cell.look != "few" for cell in cells)
+    known = sum(cell.look != "few" for cell in cells)
     words = (
-        f"{count} people. {told} pairs of them have {LEAST_COMMON} or more comparisons in common, "
-        f"{len(cells) - told} have fewer"
+        f"{count} people. {known} pairs of them have {LEAST_COMMON} or more comparisons in common, "
+        f"{len(cells) - known} have fewer"
     )
     return f"{words}, {count * (count - 1) // 2 - len(cells)} none."
 

@@ -5,17 +5,19 @@ from typing import Any
 
 from apps.agreement.models import AgreementReport
 from apps.agreement.screens.charts import (
-    Estimate,
-    Whiskers,
     alarms,
     cost_card,
+    interval_of,
     percent,
     position_card,
-    whiskers,
+    shares,
 )
 from apps.agreement.screens.slices import worse_sentences
 from apps.agreement.selectors.votes import REASONS
+from apps.common.report.blocks import Part, part_of
 from measures.agreement.reading import LEAST_AGREEMENT
+from measures.blocks import Bars
+from measures.estimate import Interval
 
 # The words around the statistics of agreement: what each is, on which votes, how sure.
 
@@ -202,9 +204,6 @@ def _csv_row(name: str, found: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-# The horizontal bars of vote splits: pixels per row; label, bar, value.
-ROW = 26
-SPLIT_LEFT, SPLIT_BAR, SPLIT_RIGHT = 76, 380, 130
 MOST_SPLITS = 14
 
 
@@ -214,27 +213,6 @@ class Tile:
     value: str
     spread: str
     basis: str
-
-
-@dataclass(frozen=True, slots=True)
-class SplitBar:
-    """A vote split: `kept` of `width` pixels were accepted by the rule."""
-
-    y: int
-    label: str
-    width: float
-    kept: float
-    text_x: float
-    comparisons: int
-    percent: float
-
-
-@dataclass(frozen=True, slots=True)
-class SplitsChart:
-    bars: list[SplitBar]
-    width: int
-    height: int
-    left_out: int
 
 
 def overview(report: AgreementReport) -> dict[str, Any]:
@@ -249,7 +227,7 @@ def overview(report: AgreementReport) -> dict[str, Any]:
         "interval_words": interval_words(figures["clustering"]),
         "which_votes": which_votes(report),
         "rule": figures["rule"],
-        "splits": split_chart(figures["splits"]),
+        "splits": split_chart(figures),
         "decisions": figures["decisions"],
         "chance": figures["chance"]
         | {
@@ -337,38 +315,37 @@ def _ceiling(two_way: dict[str, Any]) -> dict[str, str] | None:
     }
 
 
-def split_chart(splits: list[dict[str, Any]]) -> SplitsChart:
+def split_chart(figures: dict[str, Any]) -> Part:
     """Vote patterns ("5", "4–1", …) as bars, most agreeing first; the rarest are left out."""
+    splits, rule = figures["splits"], figures["rule"]
     total = sum(row["comparisons"] for row in splits)
     commonest = sorted(splits, key=lambda row: -row["comparisons"])[:MOST_SPLITS]
     shown = [row for row in splits if row in commonest]
-    largest = max((row["comparisons"] for row in shown), default=1)
-    bars = []
-    for place, row in enumerate(shown):
-        width = round(SPLIT_BAR * row["comparisons"] / largest, 1)
-        bars.append(
-            SplitBar(
-                y=place * ROW,
-                label=row["pattern"],
-                width=width,
-                kept=round(SPLIT_BAR * row["accepted"] / largest, 1),
-                text_x=SPLIT_LEFT + width + 8,
-                comparisons=row["comparisons"],
-                percent=100 * row["comparisons"] / total,
-            )
+    rarer = total - sum(row["comparisons"] for row in shown)
+    return part_of(
+        Bars(
+            title="",
+            rows=tuple(
+                (row["pattern"], (row["accepted"], row["comparisons"] - row["accepted"]))
+                for row in shown
+            ),
+            parts=(
+                f"accepted by your rule: at least {rule['least_votes']} votes, "
+                f"{rule['least_agreeing']} of them agreeing, and {percent(rule['least_share'])}",
+                "not accepted",
+            ),
+            said=tuple(
+                f"{row['comparisons']:,} ({percent(row['comparisons'] / total)})" for row in shown
+            ),
+            note=f"{rarer:,} comparisons with rarer splits are in the CSV." if rarer else "",
         )
-    return SplitsChart(
-        bars=bars,
-        width=SPLIT_LEFT + SPLIT_BAR + SPLIT_RIGHT,
-        height=max(1, len(bars)) * ROW,
-        left_out=total - sum(bar.comparisons for bar in bars),
     )
 
 
-def anchor_chart(figures: dict[str, Any]) -> Whiskers:
+def anchor_chart(figures: dict[str, Any]) -> Part:
     """This project's percent agreement above published ones."""
     rows = [
-        Estimate(label, found["value"], found["low"], found["high"], tone="ours")
+        (label, interval_of(found), "accent")
         for label, found in (
             ("This project", figures["statistics"]["percent"]),
             ("This project, A or B votes only", figures["two_way"]["percent"]),
@@ -378,5 +355,6 @@ def anchor_chart(figures: dict[str, Any]) -> Whiskers:
     for anchor in figures["anchors"]:
         value, margin = anchor["agreement"], anchor["margin"]
         low, high = (None, None) if margin is None else (value - margin, value + margin)
-        rows.append(Estimate(anchor["name"], value, low, high))
-    return whiskers(rows, line=LEAST_AGREEMENT)
+        published = Interval(value=value, low=low, high=high, n=0, no_interval="not published")
+        rows.append((anchor["name"], published, "plain"))
+    return shares(rows, line=LEAST_AGREEMENT, line_label="agreement under it is bad")

@@ -4,7 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from apps.agreement.models import AgreementReport
-from apps.agreement.screens.charts import Estimate, percent, whiskers
+from apps.agreement.screens.charts import percent, shares
+from apps.common.report.blocks import Part
+from measures.estimate import Interval
 from measures.model_ranking import LEAST_PEOPLE, LEAST_PROMPTS
 
 Figures = Mapping[str, Any]
@@ -76,7 +78,7 @@ def _verdict(order: Figures, figures: Figures) -> str:
     first = strengths[0]
     name = names[first["model"]]
     if order["reason"]:
-        return f"{name} comes first; how sure that is cannot be told."
+        return f"{name} comes first; no interval says how surely."
     if first["worst"] == 1:
         wins, spread = percent(first["wins"]), _range(first["wins_low"], first["wins_high"])
         return (
@@ -102,18 +104,26 @@ def _ranked(row: Figures, figures: Figures) -> dict[str, Any]:
     }
 
 
-def _chart(order: Figures, figures: Figures) -> Any:
+def _chart(order: Figures, figures: Figures) -> Part:
     rows = [
-        Estimate(
+        (
             figures["names"][row["model"]],
-            row["wins"],
-            row["wins_low"],
-            row["wins_high"],
-            tone="ours",
+            Interval(
+                value=row["wins"],
+                low=row["wins_low"],
+                high=row["wins_high"],
+                n=figures["rates"][row["model"]]["n"],
+            ),
+            "accent",
         )
         for row in order["strengths"]
     ]
-    return whiskers(rows, line=0.5)
+    return shares(
+        rows,
+        line=0.5,
+        line_label="a model of average strength",
+        note="Share of votes each model wins against one of average strength.",
+    )
 
 
 def _control(row: Figures) -> dict[str, str]:
@@ -159,7 +169,7 @@ def _better(rate: Figures, first: str, second: str) -> str:
         return ""
     if rate["low"] > 0.5:
         return first
-    return second if rate["high"] < 0.5 else "not told apart"
+    return second if rate["high"] < 0.5 else "no clear difference"
 
 
 def _topic(part: Figures, places: list[int]) -> dict[str, Any]:

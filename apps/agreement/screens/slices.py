@@ -5,14 +5,9 @@ from datetime import date
 from typing import Any
 
 from apps.agreement.models import AgreementReport
-from apps.agreement.screens.charts import (
-    Estimate,
-    LineChart,
-    Whiskers,
-    line_over,
-    percent,
-    whiskers,
-)
+from apps.agreement.screens.charts import interval_of, percent, shares
+from apps.common.report.blocks import Part, part_of
+from measures.blocks import Curve, Series
 
 TITLES = {
     "time": "When",
@@ -31,7 +26,7 @@ ABOUT = {
     "language": "Comparisons by the language of their prompt.",
     "prompt_length": "Comparisons in five groups by the characters of their prompt.",
     "length_gap": "How many times as long as the shorter answer the longer one is. Answers much "
-    "alike are hard to tell apart.",
+    "alike are hard to tell from each other.",
     "source": "Comparisons by the two sources of their answers, whichever was A.",
 }
 # What a slice is called in a sentence.
@@ -68,8 +63,7 @@ class SlicePart:
     title: str
     about: str
     rows: list[SliceRow]
-    chart: Whiskers | None
-    line: LineChart | None
+    chart: Part | None
     only: str
     summary: str
     unit: str
@@ -113,36 +107,53 @@ def _points(fraction: float) -> str:
 
 def _part(part: dict[str, Any], project: float | None, sort: str, down: bool) -> SlicePart:
     found, key = part["slices"], part["key"]
-    estimates = [_estimate(row) for row in found]
-    chart, line = None, None
     several = len(found) > 1
-    if several and key == "time":
-        days = [float(date.fromisoformat(row["label"]).toordinal()) for row in found]
-        line = line_over(estimates, days, line=project)
-    elif several:
-        chart = whiskers(estimates, line=project)
+    chart = _chart(found, project, by_time=key == "time") if several else None
     return SlicePart(
         key=key,
         title=TITLES[key],
         about=ABOUT[key],
         rows=[_row(row) for row in _sorted(found, sort, down)],
         chart=chart,
-        line=line,
         only="" if several else _only(part),
         summary=_summary(found) if several else "",
         unit=part["unit"],
     )
 
 
-def _estimate(row: dict[str, Any]) -> Estimate:
-    found = row["percent"]
-    return Estimate(
-        row["label"],
-        found["value"],
-        found["low"],
-        found["high"],
-        tone="bad" if row["gap"]["is_worse"] else "ours",
-        without="too few",
+def _chart(found: list[dict[str, Any]], project: float | None, *, by_time: bool) -> Part:
+    known = [
+        interval_of(row["percent"] | {"n_items": row["n_items"]}, undefined="too few")
+        for row in found
+    ]
+    worse = [bool(row["gap"]["is_worse"]) for row in found]
+    whole, note = "the whole project", _summary(found)
+    if not by_time:
+        labels = [row["label"] for row in found]
+        tones = ["bad" if is_worse else "accent" for is_worse in worse]
+        rows = zip(labels, known, tones, strict=True)
+        return shares(rows, line=project, line_label=whole, note=note)
+    days = [float(date.fromisoformat(row["label"]).toordinal()) for row in found]
+    series = Series(
+        label="Percent agreement",
+        x=tuple(days),
+        y=tuple(of.value for of in known),
+        low=tuple(of.low for of in known),
+        high=tuple(of.high for of in known),
+        marked=tuple(worse),
+    )
+    return part_of(
+        Curve(
+            title="",
+            series=(series,),
+            x_label="",
+            y_label="",
+            x_names=tuple(zip(days, [row["label"] for row in found], strict=True)),
+            y_unit="share",
+            reference=project,
+            reference_label=whole,
+            note=f"{note} The band is the 95 % interval.",
+        )
     )
 
 
@@ -163,7 +174,7 @@ def _summary(found: list[dict[str, Any]]) -> str:
     high = max(known, key=lambda row: row["percent"]["value"])
     return (
         f"From {percent(low['percent']['value'])} ({low['label']}) to "
-        f"{percent(high['percent']['value'])} ({high['label']}). The line is the whole project."
+        f"{percent(high['percent']['value'])} ({high['label']})."
     )
 
 

@@ -1,7 +1,7 @@
 """Reads about single annotators: the stored reports, who is left out, where they differ."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
@@ -28,6 +28,7 @@ from apps.accounts.models import Membership, Project, Role, User
 from apps.agreement.models import AnnotatorReport
 from apps.agreement.selectors.votes import int_columns
 from apps.labeling.models import Annotator, Comparison, Consensus, Slot, Vote
+from apps.labeling.selectors.own import DELAY
 from measures.annotators import Repeats, Work
 from measures.estimate import Interval
 from measures.intervals import mean_interval
@@ -431,7 +432,6 @@ select o.share from mine m cross join lateral (
 """
 LEAST_SHARED = 20  # pairs that others judged too, under which no figure is given
 MOST_SHARED = 500  # of the newest
-DELAY = timedelta(days=1)
 
 
 def own_agreement(*, project: Project, user: User) -> Interval:

@@ -68,15 +68,19 @@ from (
 
 # The same votes, found by the index of the sample: for a count that pages show.
 _DUE = f"""
-select count(*) from labeling_vote v
-join labeling_slot s on s.id = v.slot_id and s.kind = 'regular'
-join labeling_comparison c on c.id = v.comparison_id
-join labeling_decision d on d.comparison_id = c.id and {AUDITABLE}
-where v.project_id = %(project)s and v.is_current
-  and hashint8extended(v.id, {AUDIT_SEED}) < %(below)s
-  and not exists (select from labeling_slot a where a.measures_id = v.id
-                  and a.kind = 'audit' and a.state = 'done')
+select count(*) from (
+  select from labeling_vote v
+  join labeling_slot s on s.id = v.slot_id and s.kind = 'regular'
+  join labeling_comparison c on c.id = v.comparison_id
+  join labeling_decision d on d.comparison_id = c.id and {AUDITABLE}
+  where v.project_id = %(project)s and v.is_current
+    and hashint8extended(v.id, {AUDIT_SEED}) < %(below)s
+    and not exists (select from labeling_slot a where a.measures_id = v.id
+                    and a.kind = 'audit' and a.state = 'done')
+  limit %(most)s
+) due
 """
+MOST_DUE = 1_000
 _KEPT_SECONDS = 60
 
 
@@ -136,13 +140,15 @@ class AuditSample:
 
 
 def audits_due(*, project: Project) -> int:
-    """Votes of the sample that wait for an audit; at most a minute old."""
+    """Votes of the sample that wait for an audit, at most one more than MOST_DUE; at most a minute
+    old. All of them would take longer than the rest of an overview."""
     key = f"agreement:audits:{project.pk}"
     found = cache.get(key)
     if found is None:
         settings = LabelingSettings.objects.filter(project=project).first() or LabelingSettings()
         with connection.cursor() as cursor:
-            cursor.execute(_DUE, {"project": project.pk, "below": _below(settings)})
+            below, most = _below(settings), MOST_DUE + 1
+            cursor.execute(_DUE, {"project": project.pk, "below": below, "most": most})
             found = cursor.fetchone()[0]
         cache.set(key, found, _KEPT_SECONDS)
     return found

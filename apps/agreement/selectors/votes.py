@@ -253,7 +253,7 @@ def stale_projects() -> list[Project]:
 # votes after the first two where the project stops early, and votes of a second round. Gold pairs,
 # hidden repeats and audits have other purposes.
 
-# Reasons in the order they are told, and tested.
+# Reasons in the order in which they are listed and tested.
 REPEAT, AUDIT, GOLD, PRIORITY, ROUND, EXTRA, LATER = (
     "repeat",
     "audit",

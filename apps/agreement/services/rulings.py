@@ -2,7 +2,7 @@
 
 Labeling moves the comparison; the ruling is written in the same transaction. Everybody rules on
 what they have seen: `seen` is the newest ruling of the page they acted from (0 for none), and where
-somebody else has ruled since, nothing is done and they are told.
+somebody else has ruled since, nothing is done and the ruling is refused.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -109,6 +109,32 @@ def dispute_send_again(
         return dict(sent.votes[comparison.pk])
 
     return _ruled(comparison, by, seen, given | {"guideline": guideline}, act)
+
+
+def dispute_rule(
+    *,
+    comparison: Comparison,
+    action: str,
+    note: str,
+    by: User,
+    seen: int,
+    choice: str = "",
+    cause: str = "",
+    version: int | None = None,
+) -> Ruling:
+    """One of the acts above, by its name in `forms.ACTIONS`."""
+    common: dict[str, Any] = {"comparison": comparison, "note": note, "by": by, "seen": seen}
+    match action:
+        case "adjudicate":
+            return dispute_adjudicate(choice=choice, cause=cause, **common)
+        case "make_gold":
+            return dispute_make_gold(choice=choice, cause=cause, **common)
+        case "send_again":
+            return dispute_send_again(version=version or 0, cause=cause, **common)
+        case "drop":
+            return dispute_drop(cause=cause, **common)
+        case _:
+            return dispute_reopen(**common)
 
 
 @transaction.atomic

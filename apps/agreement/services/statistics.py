@@ -86,6 +86,8 @@ def statistics_figures(
     statistics = {name: estimate_figures(estimate) for name, estimate in found.items()}
     if statistics["alpha"]["level"] == Level.CRITICAL:
         statistics["ac1"] = _no_comfort(statistics["ac1"])
+    two_way = _two_way(votes.counts, clusters)
+    statistics["percent"] = _ties_apart(statistics["percent"], two_way["percent"])
     return {
         "statistics": statistics | {"cohen": estimate_figures(cohen.estimate)},
         "cohen_pairs": {
@@ -94,7 +96,7 @@ def statistics_figures(
             "undefined": cohen.n_undefined,
         },
         "clustering": _clustering(clusters, found["percent"], counts),
-        "two_way": _two_way(votes.counts, clusters),
+        "two_way": two_way,
     }
 
 
@@ -113,6 +115,19 @@ def _no_comfort(ac1: dict[str, Any]) -> dict[str, Any]:
         "level": str(Level.UNSURE),
         "sentence": f"{numbers}): above 0 though alpha is not. AC1 counts choices that hardly "
         "anybody made as part of chance; go by alpha here.",
+    }
+
+
+def _ties_apart(percent: dict[str, Any], two_way: dict[str, Any]) -> dict[str, Any]:
+    """60 % is little where two choices are offered. With ties and both-bad as choices of their own
+    less is to be expected, so it is an alarm only where votes for A or B agree no better."""
+    if percent["level"] != Level.BAD or two_way["level"] not in (Level.NO_ALARM, Level.UNSURE):
+        return percent
+    numbers = percent["sentence"].split("): ", 1)[0]
+    return percent | {
+        "level": str(Level.UNSURE),
+        "sentence": f"{numbers}): under 60 % because ties and both-bad count as disagreement here; "
+        f"among votes for A or B it is {100 * two_way['value']:.1f} %.",
     }
 
 

@@ -63,7 +63,7 @@ def annotators_csv(request: Request) -> StreamingHttpResponse:
 def annotators_refresh(request: Request) -> HttpResponse:
     n = annotator_reports_refresh(project=request.project)
     people = "person" if n == 1 else "people"
-    messages.success(request, f"The figures of {n:,} {people} were computed from all votes.")
+    messages.success(request, f"The statistics of {n:,} {people} were computed from all votes.")
     return redirect("agreement:annotators", slug=request.project.slug)
 
 

@@ -1,7 +1,6 @@
 """What votes did not settle: the list, one dispute, and what can be done about it."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from django.contrib import messages
 from django.core.paginator import Paginator
@@ -76,7 +75,7 @@ def votes_show(request: Request, comparison_id: int) -> HttpResponse:
 @require_POST
 @project_page(JUDGES)
 def rule(request: Request, comparison_id: int) -> HttpResponse:
-    """Rule, then go on to the next dispute of the list one came from."""
+    """Rule, then show the next dispute of the list one came from."""
     found = _found(request, comparison_id)
     form = RulingForm(request.POST)
     ranked = reads.disputes(project=request.project, filters=DisputesFilter(request.GET).filters())
@@ -84,37 +83,29 @@ def rule(request: Request, comparison_id: int) -> HttpResponse:
         if not form.is_valid():
             name, errors = next(iter(form.errors.items()))
             raise DomainError(errors[0], field=name)
-        said = _act(request, found, form.cleaned_data)
+        done = rulings.dispute_rule(comparison=found, by=request.user, **form.cleaned_data)
     except DomainError as error:
         fresh = _found(request, comparison_id)
         return _page(request, fresh, refused=error, typed=request.POST, status=error.status)
-    messages.success(request, said)
+    messages.success(request, _said(found, done))
     after = ranked.beside(found.pk)[1]
     return redirect(_address(request, after))
 
 
-def _act(request: Request, found: Comparison, said: dict[str, Any]) -> str:
-    """Do what the form says; returns the sentence that tells so."""
+def _said(found: Comparison, done: Ruling) -> str:
+    """The sentence that says what was done."""
     name = found.external_id or str(found.pk)
-    common = {"comparison": found, "note": said["note"], "by": request.user, "seen": said["seen"]}
-    match said["action"]:
-        case "adjudicate":
-            done = rulings.dispute_adjudicate(choice=said["choice"], cause=said["cause"], **common)
+    match done.action:
+        case Ruling.Action.ADJUDICATED:
             return f"{name} is settled: {done.get_choice_display()}. {_votes_words(done)}"
-        case "make_gold":
-            done = rulings.dispute_make_gold(choice=said["choice"], cause=said["cause"], **common)
+        case Ruling.Action.MADE_GOLD:
             return f"{name} is a gold pair now: {done.get_choice_display()}. {_votes_words(done)}"
-        case "send_again":
-            done = rulings.dispute_send_again(
-                version=said["version"] or 0, cause=said["cause"], **common
-            )
+        case Ruling.Action.SENT_AGAIN:
             n = sum(done.votes_before.values())
             return f"{name} was sent again; its {n} votes stay as history."
-        case "drop":
-            rulings.dispute_drop(cause=said["cause"], **common)
+        case Ruling.Action.DROPPED:
             return f"{name} is dropped. It can be put back under “Settled by a ruling”."
         case _:
-            rulings.dispute_reopen(**common)
             return f"{name} was put back: its votes decide again."
 
 
@@ -331,7 +322,6 @@ def causes(request: Request) -> HttpResponse:
         "by": by,
         "chart": screen.causes_chart(counts),
         "over": screen.causes_over(counts, by),
-        "legend": [(label, screen.TONES[cause]) for cause, label in screen.CAUSES],
         "may_write": request.role == ADMIN,
     }
     return render(request, "agreement/disputes_causes.html", context)

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from apps.common.drawing.axes import bounds, estimate, words
-from apps.common.drawing.blocks import Part, parts
-from measures.trust.findings import Curve, Finding, Histogram, Intervals, Table, Texts, Verdict
+from apps.common.report.axes import bounds, estimate, words
+from apps.common.report.blocks import Part, parts
+from measures.blocks import Curve, Histogram, Intervals, Table, Texts
+from measures.trust.findings import Finding, Verdict
 from measures.trust.lines import GROUPS, LINES
 
 # (tone, icon, word)

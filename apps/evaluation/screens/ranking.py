@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from apps.common.drawing.blocks import Part, TextView, parts, text_view
+from apps.common.report.blocks import Part, TextView, parts, text_view
 from apps.evaluation.selectors.adversarial import RoundCounts, RoundPair
 from apps.evaluation.selectors.ranking import Graded
 from apps.labeling.texts import excerpt
 from apps.labeling.texts import plain as plain_text
-from measures.trust.findings import Curve, Example, Series, percent, plain
+from measures.blocks import Curve, Example, Series, percent, plain
 
 _TONES = {"rated": "good", "review": "warn", "dropped": "bad"}
 

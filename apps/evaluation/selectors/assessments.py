@@ -19,7 +19,8 @@ from apps.snapshots.storage import artifact_store
 from apps.training.models import Artifact, Checkpoint, Run, RunInput
 from apps.training.selectors import checkpoint_for_use
 from apps.training.services.kinds import run_inputs
-from measures.trust.findings import Example, Finding, finding_from_json
+from measures.blocks import Example
+from measures.trust.findings import Finding, finding_from_json
 from measures.trust.lines import LINES
 from workers.artifacts import ArtifactError
 

@@ -14,11 +14,11 @@ from django_htmx.http import HttpResponseClientRefresh
 
 from apps.accounts.models import Project
 from apps.accounts.permissions import STAFF, project_page
-from apps.common.drawing.axes import headline
-from apps.common.drawing.blocks import text_view
 from apps.common.errors import DomainError, Missing
 from apps.common.health import queues_heard
 from apps.common.http import Request
+from apps.common.report.axes import headline
+from apps.common.report.blocks import text_view
 from apps.common.spreadsheet import csv_lines
 from apps.evaluation.forms import AssessForm
 from apps.evaluation.screens import page as screen

@@ -9,7 +9,7 @@ from ninja import Field, File, Form, Query, Router, Schema, Status
 from ninja.files import UploadedFile
 
 from apps.accounts.api_auth import needs
-from apps.accounts.permissions import STAFF, project_for
+from apps.accounts.permissions import ADMIN, STAFF, project_for
 from apps.common.errors import DomainError
 from apps.labeling import services
 from apps.labeling.models import ImportJob
@@ -25,7 +25,7 @@ class ImportOut(Schema):
     file_name: str
     file_size: int = Field(description="bytes")
     file_sha256: str
-    stage: Literal["check", "import"]
+    stage: Literal["check", "import", "undo"]
     state: Literal[
         "draft", "queued", "running", "done", "failed", "cancelled", "interrupted", "undone"
     ]
@@ -35,9 +35,14 @@ class ImportOut(Schema):
     result: dict[str, Any] = Field(description="what the import did; empty before")
     error: str
     due_on: date | None = Field(description="the last day for votes on its comparisons")
+    people: list[int] = Field(description="ids of who alone labels it; empty: everybody")
     created_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
+
+    @staticmethod
+    def resolve_people(job: ImportJob) -> list[int]:
+        return sorted(user.pk for user in job.people.all())
 
 
 class ImportSettingsIn(Schema):
@@ -64,6 +69,10 @@ class ImportStartIn(Schema):
 
 class ImportDueIn(Schema):
     due_on: date | None = None
+
+
+class ImportPeopleIn(Schema):
+    people: list[int] = Field(max_length=10_000)
 
 
 class FindingOut(Schema):
@@ -206,7 +215,11 @@ def import_cancel(request: HttpRequest, slug: str, job: str) -> Any:
 )
 def import_undo(request: HttpRequest, slug: str, job: str) -> Any:
     """Its comparisons, prompts, answers and past votes are deleted, as long as nobody has voted on
-    them (409, `import_voted`) and nothing else refers to them (409, `import_used`)."""
+    them (409, `import_voted`) and nothing else refers to them (409, `import_used`).
+
+    With more than 1,000 comparisons a worker does it: the stage is `undo` until it is done, or
+    `import` again with the reason in `error`. Posted again it continues one that was interrupted;
+    `cancel` keeps the import."""
     found = _job(request, slug, job)
     services.import_job_undo(job=found, by=request.user)
     found.refresh_from_db()
@@ -223,6 +236,19 @@ def import_due(request: HttpRequest, slug: str, job: str, payload: ImportDueIn) 
     """Annotators see the day under My work while pairs of it are open; null takes it away."""
     found = _job(request, slug, job)
     return services.import_due_set(job=found, due_on=payload.due_on, by=request.user)
+
+
+@router.post(
+    "/projects/{slug}/imports/{job}/people",
+    auth=needs("write"),
+    response=ImportOut,
+    summary="Say who labels its comparisons",
+)
+def import_people(request: HttpRequest, slug: str, job: str, payload: ImportPeopleIn) -> Any:
+    """These people alone get its pairs; an empty list: everybody who labels here."""
+    project, _ = project_for(request.user, slug, frozenset({ADMIN}))
+    found = import_jobs.import_job_get(project=project, job=job)
+    return services.import_people_set(job=found, people=payload.people, by=request.user)
 
 
 def _job(request: HttpRequest, slug: str, job: str) -> ImportJob:

@@ -213,6 +213,7 @@ class LabelingSettingsOut(Schema):
     reasons: list[str]
     acknowledge_guidelines: bool
     show_rulings: bool
+    show_gold: bool
     daily_cap: int
     completion_votes: int = Field(description="answers that earn a completion code; 0: none")
     due_on: date | None = Field(description="the last day of the work")
@@ -265,6 +266,7 @@ class LabelingSettingsIn(Schema):
     reasons: list[str] | None = None
     acknowledge_guidelines: bool | None = None
     show_rulings: bool | None = None
+    show_gold: bool | None = None
     daily_cap: int | None = None
     completion_votes: int | None = None
     due_on: str | None = Field(None, description="2026-11-30; an empty text takes it away")

@@ -4,6 +4,7 @@ from datetime import date
 from urllib.parse import urlencode
 
 from django import forms
+from django.utils.translation import gettext_lazy as _
 
 from apps.labeling.models import Choice, Comparison
 from apps.labeling.selectors.person_votes import VoteFilter
@@ -52,7 +53,7 @@ class MonthForm(forms.Form):
 
     month = forms.DateField(
         required=False,
-        label="Month",
+        label=_("Month"),
         input_formats=["%Y-%m"],
         widget=forms.DateInput(attrs={"type": "month"}, format="%Y-%m"),
     )

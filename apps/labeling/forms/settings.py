@@ -44,6 +44,7 @@ _LABELS = {
     "require_rationale": "A reason must be given",
     "acknowledge_guidelines": "A major version must be acknowledged",
     "show_rulings": "Tell annotators of rulings",
+    "show_gold": "Show annotators their gold pairs",
     "daily_cap": "Maximum votes per person and day",
     "completion_votes": "Answers for the completion code",
     "due_on": "Due on",
@@ -88,6 +89,9 @@ _HELP = {
     "require_rationale": "A chip or a text with every answer; Enter submits.",
     "acknowledge_guidelines": "Nobody gets a pair before confirming that they have read it.",
     "show_rulings": "Whoever answered a pair on which a reviewer rules is told of the ruling.",
+    "show_gold": "Under My progress, a day after the answer, with the known answer and its "
+    "explanation. This gives known answers away: people may pass them on, and gold pairs then "
+    "measure less. What was shown can no longer be changed.",
     "daily_cap": "0: no cap. A person can have a cap of their own.",
     "completion_votes": "Who has given so many, or all that were left for them, gets a code of "
     "their own to hand in, as crowd vendors ask for; check codes under Hours. 0: no code.",

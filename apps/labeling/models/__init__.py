@@ -35,11 +35,12 @@ from apps.labeling.models.ratings import (
     RatingSlot,
     RatingTask,
 )
-from apps.labeling.models.settings import ImportJob, LabelingSettings, reason_chips
+from apps.labeling.models.settings import CLOSED_IDS, ImportJob, LabelingSettings, reason_chips
 from apps.labeling.models.votes import AUDIT_SEED, Decision, Discard, DiscardedVote, Vote
 
 __all__ = [
     "AUDIT_SEED",
+    "CLOSED_IDS",
     "MODEL_NAME",
     "MOST_POINTS",
     "MOST_RESPONSES",

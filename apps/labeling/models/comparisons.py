@@ -103,6 +103,13 @@ class Choice(models.TextChoices):
     TIE = "tie", _("Tie")
     BOTH_BAD = "both_bad", _("Both are bad")
 
+    @classmethod
+    def as_seen(cls, choice: str, left_is: str) -> "Choice":
+        """A stored choice as the annotator's screen named it: there the left answer was A."""
+        if choice in (cls.A, cls.B):
+            return cls.A if choice == (left_is or cls.A) else cls.B
+        return cls(choice)
+
 
 class DecideBy(models.TextChoices):
     """What turns votes into a decision: counting them by three rules, or a model of the voters."""

@@ -102,6 +102,11 @@ class LabelingSettings(Stamped):
         db_default=False,
         help_text="annotators learn how reviewers ruled on pairs that they answered",
     )
+    show_gold = models.BooleanField(
+        default=False,
+        db_default=False,
+        help_text="annotators read a day later which of their gold pairs they had right, and why",
+    )
     daily_cap = models.PositiveIntegerField(default=0, help_text="votes a person a day; 0: no cap")
     completion_votes = models.PositiveIntegerField(
         default=0, db_default=0, help_text="answers that earn a completion code; 0: none"
@@ -157,14 +162,16 @@ class LabelingSettings(Stamped):
 class ImportJob(Named):
     """A file on its way in: uploaded, checked without writing, imported; findable afterwards.
 
-    `stage` is what is done with the file, `state` how far that is. A running job's worker holds the
-    database's advisory lock of its number (`services.imports`), so that a killed one is noticed at
-    once, and `attempt` is the fence: an attempt that was superseded changes nothing.
+    `stage` is what is done (`undo`: its rows are taken back), `state` how far that is. A running
+    job's worker holds the database's advisory lock of its number (`services.imports`), so that a
+    killed one is noticed at once, and `attempt` is the fence: an attempt that was superseded
+    changes nothing.
     """
 
     class Stage(models.TextChoices):
         CHECK = "check", "check"
         IMPORT = "import", "import"
+        UNDO = "undo", "undo"
 
     class State(models.TextChoices):
         DRAFT = "draft", "needs column mapping"
@@ -195,12 +202,42 @@ class ImportJob(Named):
     due_on = models.DateField(
         null=True, blank=True, help_text="the last day for votes on its comparisons"
     )
+    people = models.ManyToManyField(
+        User, related_name="+", blank=True, help_text="who alone labels it; nobody here: everybody"
+    )
+    first_comparison = models.BigIntegerField(
+        null=True, blank=True, help_text="set while not everybody labels it: the first of its ids"
+    )
+    last_comparison = models.BigIntegerField(null=True, blank=True)
+    undo_by = models.ForeignKey(
+        User, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
     error = models.TextField(blank=True, help_text="why it failed, in words for the importer")
+    brought = models.JSONField(
+        default=dict, db_default={}, blank=True, help_text="what attempts that were cut off wrote"
+    )
     check_report = models.JSONField(default=dict, blank=True)
     result = models.JSONField(default=dict, blank=True)
 
     class Meta:
-        indexes = [models.Index(fields=["project", "-created_at"], name="import_by_project")]
+        indexes = [
+            models.Index(fields=["project", "-created_at"], name="import_by_project"),
+            models.Index(
+                fields=["project"],
+                condition=Q(first_comparison__isnull=False),
+                name="import_not_for_all",
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"import of {self.file_name}: {self.stage} {self.state}"
+
+
+# Comparisons that are closed to a person, since others label their import or it is being undone:
+# ranges of ids. An import's comparisons are written together, so that between them lies no other
+# of the project.
+CLOSED_IDS = """(select range_agg(int8range(j.first_comparison, j.last_comparison, '[]'))
+  from labeling_importjob j
+  where j.project_id = {project} and j.first_comparison is not null
+    and (j.stage = 'undo' or not exists (select from labeling_importjob_people h
+                                         where h.importjob_id = j.id and h.user_id = {user})))"""

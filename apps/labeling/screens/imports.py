@@ -8,11 +8,11 @@ from typing import Any
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from apps.accounts.models import Project
+from apps.accounts.models import Membership, Project, User
 from apps.common.errors import Missing
 from apps.labeling.models import Comparison, ImportJob
 from apps.labeling.selectors import settings_get
-from apps.labeling.services import WARNINGS, progress_read
+from apps.labeling.services import LABELERS, WARNINGS, progress_read
 from apps.labeling.services.imports import batch_of, folder_of, store
 from workers.artifacts import ArtifactError
 
@@ -41,10 +41,10 @@ def words_of(job: ImportJob) -> str:
         return "needs column mapping"
     if job.state == State.DONE:
         return "imported" if job.stage == Stage.IMPORT else "checked, not imported"
-    what = "check" if job.stage == Stage.CHECK else "import"
+    what = job.get_stage_display()
     return {
         State.QUEUED: f"{what} waiting for a worker",
-        State.RUNNING: "checking" if job.stage == Stage.CHECK else "importing",
+        State.RUNNING: {"check": "checking", "import": "importing"}.get(job.stage, "undoing"),
         State.FAILED: f"{what} failed",
         State.CANCELLED: "cancelled",
         State.INTERRUPTED: f"{what} was interrupted",
@@ -120,6 +120,7 @@ def import_jobs_list(*, project: Project) -> QuerySet[ImportJob]:
     return (
         ImportJob.objects.filter(project=project)
         .select_related("created_by")
+        .prefetch_related("people")
         .order_by("-created_at")
     )
 
@@ -138,6 +139,16 @@ def import_job_get(*, project: Project, job: str) -> ImportJob:
 def comparisons_of(job: ImportJob) -> QuerySet[Comparison]:
     """The comparisons that came with it."""
     return Comparison.objects.filter(project=job.project_id, batch=batch_of(job))
+
+
+def people_of(job: ImportJob) -> list[tuple[User, bool]]:
+    """(Whoever may label in its project, whether it is theirs to label) by name."""
+    chosen = set(job.people.values_list("pk", flat=True))
+    members = Membership.objects.filter(
+        project=job.project_id, role__in=LABELERS, user__is_imported=False, user__is_active=True
+    )
+    users = [member.user for member in members.select_related("user")]
+    return [(user, user.pk in chosen) for user in sorted(users, key=str)]
 
 
 def findings(job: ImportJob) -> Iterator[dict[str, Any]]:

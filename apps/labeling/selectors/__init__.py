@@ -15,6 +15,7 @@ from django.utils import timezone
 from apps.accounts.models import Project, User
 from apps.common.errors import Missing
 from apps.labeling.models import (
+    CLOSED_IDS,
     Annotator,
     Choice,
     Comparison,
@@ -130,10 +131,12 @@ select count(*) from (
   select distinct s.shuffle, s.comparison_id from labeling_slot s
   left join labeling_annotator w on w.project_id = s.project_id and w.user_id = %(annotator)s
   left join labeling_labelingsettings l on l.project_id = s.project_id
+  cross join (select CLOSED_IDS as ids) closed
   where s.project_id = %(project)s and s.state = 'free' and s.kind in ('regular', 'gold')
     and (coalesce(cardinality(w.topics), 0) = 0 or s.topic = any(w.topics))
     and (coalesce(cardinality(w.languages), 0) = 0 or s.language = any(w.languages))
     and s.topic <> all(coalesce(w.avoids_topics, '{}'))
+    and (closed.ids is null or not s.comparison_id <@ closed.ids)
     and not (coalesce(w.avoids_sensitive, false)
              and (s.topic = any(l.sensitive_topics)
                   or exists (select from labeling_comparison c
@@ -145,7 +148,7 @@ select count(*) from (
                     where k.comparison_id = s.comparison_id and k.annotator_id = %(annotator)s)
   order by s.shuffle, s.comparison_id limit %(cap)s
 ) pairs
-"""
+""".replace("CLOSED_IDS", CLOSED_IDS.format(project="%(project)s", user="%(annotator)s"))
 
 
 def answers_count(*, project: Project, annotator: User) -> int:

@@ -40,7 +40,7 @@ from apps.labeling.services.imports import (
     import_job_configure,
     import_job_create,
     import_job_start,
-    import_job_undo,
+    import_people_set,
     progress_read,
 )
 from apps.labeling.services.indexing import comparisons_index
@@ -90,6 +90,7 @@ from apps.labeling.services.review import (
     comparisons_send_again,
     rounds_of,
 )
+from apps.labeling.services.undoing import import_job_undo
 from apps.labeling.services.votes import vote_cast, vote_revise, vote_withdraw
 
 __all__ = [
@@ -152,6 +153,7 @@ __all__ = [
     "import_job_start",
     "import_job_undo",
     "import_jobs_sweep",
+    "import_people_set",
     "labeling_set_up",
     "labeling_settings_update",
     "labeling_status",

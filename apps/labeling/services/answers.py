@@ -166,9 +166,14 @@ def offered_check(answer: Answer, choice: str, questions: Questions) -> None:
         raise Refused(gettext("This project does not take improved answers."), field="improvement")
     known = {criterion.key: criterion.label for criterion in questions.criteria}
     if unknown := sorted(set(answer.criteria) - set(known)):
-        raise DomainError(f"There is no criterion {unknown[0]!r}.", field="criteria")
+        raise DomainError(
+            gettext("There is no criterion “%(name)s”.") % {"name": unknown[0]}, field="criteria"
+        )
     if unknown := [reason for reason in answer.reasons if reason not in questions.reasons]:
-        raise DomainError(f"There is no reason {unknown[0]!r} to choose.", field="reasons")
+        raise DomainError(
+            gettext("There is no reason “%(name)s” to choose.") % {"name": unknown[0]},
+            field="reasons",
+        )
     if questions.require_rationale and not (answer.reasons or answer.rationale):
         raise DomainError(gettext("Say why: choose a reason or write one."), field="rationale")
     missing = [label for key, label in known.items() if key not in answer.criteria]

@@ -1,5 +1,5 @@
-"""Statements over many comparisons at once: decided again, sent round again, set aside, brought in
-and taken back. Those of a single vote or lease are in `statements`."""
+"""Statements over many comparisons at once: decided again, sent round again, set aside,
+brought in. Those of a single vote or lease are in `statements`."""
 
 from apps.labeling.models import NOBODY_LEFT
 from apps.labeling.services.statements import DEFAULTS, EXTRA_PRIORITY, LABELERS, LOCK
@@ -194,6 +194,7 @@ _ANYBODY_LEFT = """exists (select from people
     and (cardinality(people.languages) = 0 or p.language = any(people.languages))
     and p.topic <> all(people.avoided)
     and not (people.spared and (c.warning <> '' or p.topic = any(people.sensitive)))
+    and (people.closed is null or not c.id <@ people.closed)
     and not exists (select from labeling_slot s where s.comparison_id = c.id
                     and s.annotator_id = people.user_id and s.kind <> 'former'
                     and s.state = 'done')
@@ -343,51 +344,6 @@ update labeling_comparison c set overlap = w.places, updated_at = now()
 from wanted w where c.id = w.id and c.overlap < w.places
 """
 
-
-# Taking an import back. What refers to its comparisons from elsewhere is found by the foreign keys.
-
-IMPORT_LOCK = """
-with slots as materialized (
-  select s.comparison_id from labeling_slot s join labeling_comparison c on c.id = s.comparison_id
-  where c.project_id = %(project)s and c.batch = %(batch)s
-  order by s.id for update of s
-), waited as materialized (select count(*) as n from slots)
-select c.id, c.prompt_id, c.response_a_id, c.response_b_id from labeling_comparison c, waited
-where c.project_id = %(project)s and c.batch = %(batch)s and waited.n >= 0
-order by c.id for update of c
-"""
-_OF_IMPORT = "(select unnest(%(ids)s::bigint[]))"
-IMPORT_VOTES = f"""
-select count(*) filter (where source <> 'import'), count(*) filter (where source = 'import')
-from labeling_vote where comparison_id in {_OF_IMPORT}
-"""
-# Prompts and answers go where nothing else shows them.
-IMPORT_UNDO = {
-    "votes": f"delete from labeling_vote where comparison_id in {_OF_IMPORT}",
-    "slots": f"delete from labeling_slot where comparison_id in {_OF_IMPORT}",
-    "skips": f"delete from labeling_skip where comparison_id in {_OF_IMPORT}",
-    "decisions": f"delete from labeling_decision where comparison_id in {_OF_IMPORT}",
-    "comparisons": f"""
-with forgotten as (
-  delete from labeling_facet
-  where project_id = %(project)s and kind = 'batch' and value = %(batch)s
-)
-delete from labeling_comparison where id in {_OF_IMPORT}""",
-    "responses": """
-delete from labeling_response r
-where r.id in (select unnest(%(responses)s::bigint[]))
-  and not exists (select from labeling_comparison c where c.prompt_id = r.prompt_id
-                  and r.id in (c.response_a_id, c.response_b_id))
-  and not exists (select from labeling_ratingitem i where i.response_id = r.id)
-  and not exists (select from labeling_vote v join labeling_comparison c on c.id = v.comparison_id
-                  where c.prompt_id = r.prompt_id and v.improvement_id = r.id)""",
-    "prompts": """
-delete from labeling_prompt p
-where p.id in (select unnest(%(prompts)s::bigint[]))
-  and not exists (select from labeling_comparison c where c.prompt_id = p.id)
-  and not exists (select from labeling_ratingtask t where t.prompt_id = p.id)
-  and not exists (select from labeling_response r where r.prompt_id = p.id)""",
-}
 
 # What is done to many comparisons at once, whose rows and slots the caller has locked.
 

@@ -5,7 +5,7 @@ import re
 from django.db import transaction
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.translation import gettext
+from django.utils.translation import gettext, gettext_noop
 
 from apps.accounts.models import Membership, Project, Role, User
 from apps.accounts.services import audit_record, notice_give
@@ -18,6 +18,7 @@ READERS = (Role.REVIEWER, Role.ADMIN)  # of a comparison's thread
 _MENTION = re.compile(r"(?<![\w@.+-])@([\w@.+-]+)")
 _ENDS = ".+-@"  # of a sentence, more often than of a name
 _MOST_MENTIONS = 20
+_MOST_SHOWN = 450  # characters of an answer in the bell
 
 
 @transaction.atomic
@@ -47,7 +48,8 @@ def comment_add(
                 project=project,
                 user=question.author,
                 kind="answer",
-                text=f"Answer to your question about a pair: {made.text}",
+                text=gettext_noop("Answer to your question about a pair: %(answer)s"),
+                values={"answer": made.text[:_MOST_SHOWN]},
                 path=reverse("labeling:questions", args=[project.slug]) + f"#q-{question.pk}",
                 by=author,
             )
@@ -81,7 +83,8 @@ def question_ask(*, project: Project, annotator: User, slot: int, text: str) -> 
         project=project,
         roles=READERS,
         kind="question",
-        text=f"A question about {_name(found.comparison)}",
+        text=gettext_noop("A question about %(comparison)s"),
+        values={"comparison": _name(found.comparison)},
         path=_thread(found.comparison),
         by=annotator,
     )
@@ -175,7 +178,8 @@ def _mentions_tell(comment: Comment, before: set[str]) -> None:
             project=comment.project,
             user=person,
             kind="mention",
-            text=f"{comment.author} mentioned you in a comment on {_name(comment.comparison)}",
+            text=gettext_noop("%(person)s mentioned you in a comment on %(comparison)s"),
+            values={"person": str(comment.author), "comparison": _name(comment.comparison)},
             path=_thread(comment.comparison),
             by=comment.author,
             mail=True,

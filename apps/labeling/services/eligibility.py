@@ -61,6 +61,7 @@ class Eligibility:
     repeat_share: float
     audit_share: float
     audit_rate: float
+    closed_ids: str | None = None  # of comparisons whose imports others label; a multirange
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> "Eligibility":
@@ -150,6 +151,7 @@ class Eligibility:
             "avoided": self.avoids_topics or [],
             "sensitive": self.sensitive_topics or [],
             "cap": self.sensitive_cap or 0,
+            "closed": self.closed_ids or "{}",
         }
 
 

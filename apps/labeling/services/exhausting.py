@@ -13,8 +13,10 @@ from dataclasses import dataclass
 
 from django.db import connection, transaction
 from django.db.models import Count
+from django.utils import timezone
 
-from apps.accounts.models import Project
+from apps.accounts.models import Project, Role
+from apps.accounts.selectors import invitations_open
 from apps.common.transactions import retried
 from apps.labeling.models import NOBODY_LEFT, Comparison, Decision
 from apps.labeling.services import bulk_statements as sql
@@ -29,13 +31,19 @@ class Staffing:
     """Who labels, against what the rule asks of them.
 
     people: who label now; most, least: votes that a pair may get, and needs at least; waiting:
-    {further people: pairs that nobody is left for and that so many could settle at best}.
+    {further people: pairs that nobody is left for and that so many could settle at best}; invited:
+    annotators whose invitation is open.
     """
 
     people: int
     most: int
     least: int
     waiting: dict[int, int]
+    invited: int = 0
+
+    @property
+    def team(self) -> int:
+        return self.people + self.invited
 
     @property
     def pairs_words(self) -> str:
@@ -56,14 +64,17 @@ class Staffing:
 
     @property
     def rule_words(self) -> str:
-        """What the rule asks and this team cannot give; empty where it can."""
+        """What the rule asks and this team cannot give, the invited among it; empty where it
+        can."""
         have = f"{self.people:,} {'person labels' if self.people == 1 else 'people label'} here"
-        if self.people < self.least:
+        if self.invited:
+            have += f" and {self.invited:,} {'is' if self.invited == 1 else 'are'} invited"
+        if self.team < self.least:
             return f"The rule needs {self.least} votes on a pair, and {have}: none can be decided."
-        if self.people < self.most:
+        if self.team < self.most:
             return (
                 f"The rule asks for up to {self.most} votes on a pair, and {have}: what "
-                f"{self.people:,} leave undecided becomes contested."
+                f"{self.team:,} leave undecided becomes contested."
             )
         return ""
 
@@ -86,6 +97,9 @@ def staffing(*, project: Project) -> Staffing:
         most=policy.max_overlap,
         least=max(policy.least_votes, 0 if policy.by_model else policy.least_agreeing),
         waiting=dict(waiting),
+        invited=invitations_open(project)
+        .filter(role=Role.ANNOTATOR, expires_at__gt=timezone.now())
+        .count(),
     )
 
 

@@ -48,7 +48,8 @@ def votes_import(
 
     A vote that is there already, with the same choice, is left alone, so the same file twice
     changes nothing. All rows are checked before the first is written; then they are written in
-    transactions of about 2,000, after each of which `progress(rows done, rows to do)` is called.
+    transactions of about 2,000; before the first and after each `progress(rows done, rows to do)`
+    is called.
     make_room: a comparison takes all the votes that come for it (MOST at most), also beyond the
     project's maximum; otherwise those beyond it are refused.
 
@@ -66,6 +67,8 @@ def votes_import(
         n_people = _people_create(project, todo)
     people = _people(project, {vote.annotator for vote in todo})
     done = 0
+    if progress:
+        progress(0, len(todo))
     for n_batches, batch in enumerate(_batches(todo), start=1):
         _write_batch(project, batch, people, make_room)
         done += len(batch)

@@ -33,12 +33,14 @@ from apps.labeling.services.imports import (
     file_local,
     file_parsed,
     folder_of,
+    kept,
     store,
 )
 from apps.labeling.services.loading import ComparisonRow, Load
 from apps.labeling.services.notices import work_tell
 from apps.labeling.services.projects import labeling_set_up
 from apps.labeling.services.results import ImportReport, RowProblem, RowsRefused, VotesReport
+from apps.labeling.services.undoing import import_take_back
 from measures.phrases import Phrases
 from measures.splits import assign_splits
 
@@ -382,7 +384,7 @@ def import_job_run(*, job: str) -> str:
         except DomainError as error:
             _end(found, State.FAILED, error=storable(error.message))
         except Exception as error:
-            log.exception("import %s", job)
+            log.exception("%s of %s", found.stage, job)
             words = f"An error of Concord's own stopped it ({type(error).__name__}); it is logged."
             _end(found, State.FAILED, error=words)
         finally:
@@ -421,11 +423,14 @@ def _claim(job: ImportJob) -> bool:
         error="",
     )
     job.attempt += 1
-    job.refresh_from_db(fields=["stage", "settings", "cancel_wanted"])
+    job.refresh_from_db(fields=["stage", "settings", "cancel_wanted", "brought"])
     return bool(taken)
 
 
 def _work(job: ImportJob, progress: Progress) -> None:
+    if job.stage == Stage.UNDO:
+        import_take_back(job, progress)
+        return
     with file_local(job) as path, file_parsed(path, job.settings) as values:
         progress.tell("Reading the file")
         found = file_rows(values, progress=lambda n: progress.tell("Reading the file", n))
@@ -450,7 +455,12 @@ def _import(job: ImportJob, found: FileRows, progress: Progress) -> None:
         report = _comparisons(job, found, progress, dry_run=False)
         most = settings_get(project=job.project).max_overlap
         result = report_of(found, report, max_overlap=most)
-        if not found.votes:
+        for name in _BROUGHT:
+            result[name] += job.brought.get(name, 0)
+        result["n_unchanged"] -= job.brought.get("n_created", 0)
+        if found.votes:
+            _brought(job, {name: result[name] for name in _BROUGHT})
+        else:
             _finish(job, result)
     vote_problems: list[RowProblem] = []
     if found.votes:
@@ -487,18 +497,36 @@ def _votes(
     job: ImportJob, found: FileRows, progress: Progress, result: dict[str, Any]
 ) -> list[RowProblem]:
     """Past votes, those that cannot be imported left out and reported by their row in the file."""
+
+    def tell(done: int, total: int) -> None:
+        if not done and "n_votes" not in job.brought:
+            _brought(job, {"n_votes": total})
+        progress.tell("Writing existing annotations", done, total)
+
     report = votes_import(
         project=job.project,
         rows=found.votes,
         on_error="skip",
         make_room=True,
-        progress=lambda done, total: progress.tell("Writing existing annotations", done, total),
+        progress=tell,
     )
     result["votes"] = votes_result(report, result["votes"])
+    earlier = job.brought["n_votes"] - report.n_created
+    result["votes"]["n_created"] += earlier
+    result["votes"]["n_unchanged"] -= earlier
     return [
         RowProblem(found.vote_numbers[p.row - 1], f"vote {p.field}", p.message)
         for p in report.problems
     ]
+
+
+_BROUGHT = ("n_created", "n_prompts", "n_responses", "n_slots")
+
+
+def _brought(job: ImportJob, more: dict[str, int]) -> None:
+    """Note what this attempt writes, for the report of the one that ends the import."""
+    job.brought |= more
+    ImportJob.objects.filter(pk=job.pk, attempt=job.attempt).update(brought=job.brought)
 
 
 def _finish(job: ImportJob, result: dict[str, Any]) -> None:
@@ -516,12 +544,13 @@ def _finish(job: ImportJob, result: dict[str, Any]) -> None:
 
 
 def _end(job: ImportJob, state: str, **more: Any) -> bool:
-    """The attempt's outcome; False when another attempt has taken its place."""
-    return bool(
-        ImportJob.objects.filter(pk=job.pk, attempt=job.attempt, state=State.RUNNING).update(
-            state=state, ended_at=timezone.now(), updated_at=timezone.now(), **more
-        )
-    )
+    """The attempt's outcome; False when another attempt has taken its place. An undo that failed
+    or was cancelled leaves a finished import."""
+    more = {"state": state, "ended_at": timezone.now(), "updated_at": timezone.now()} | more
+    if job.stage == Stage.UNDO and state in (State.FAILED, State.CANCELLED):
+        more |= kept(job)
+    running = ImportJob.objects.filter(pk=job.pk, attempt=job.attempt, state=State.RUNNING)
+    return bool(running.update(**more))
 
 
 def _findings_write(

@@ -9,27 +9,27 @@ import hashlib
 import secrets
 import shutil
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePath
 from typing import Any
 
 from django.conf import settings
 from django.core.cache import cache
-from django.db import IntegrityError, connection, transaction
+from django.db import transaction
+from django.db.models import Max, Min
 from django.utils import timezone
 
-from apps.accounts.models import Project, User
+from apps.accounts.models import Membership, Project, User
 from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError, Unavailable
 from apps.common.json_limits import storable
 from apps.common.sandbox import sandboxed, upload_limits, worker_limits
 from apps.common.scratch import scratch_folder
-from apps.common.transactions import columns_named
 from apps.labeling import dispatch
 from apps.labeling.formats.layouts import DEFAULTS, missing_refuse
-from apps.labeling.models import ImportJob
-from apps.labeling.services import bulk_statements as sql
+from apps.labeling.models import Comparison, ImportJob
+from apps.labeling.services.eligibility import LABELERS
 from apps.labeling.services.projects import day_checked
 from workers.artifacts import ArtifactError, Store, StoreUnreachable
 
@@ -196,7 +196,7 @@ def import_job_configure(*, job: ImportJob, **settings: Any) -> ImportJob:
         preview = _preview(job)
     finally:
         job.settings = before
-    changed = _move(
+    changed = move(
         job,
         of=_AT_REST,
         settings=settings,
@@ -244,9 +244,10 @@ def brings_anything(report: dict[str, Any]) -> bool:
 
 
 def _queue(job: ImportJob, stage: str) -> bool:
-    if job.stage == Stage.IMPORT and job.state in (State.DONE, State.UNDONE):
+    done = job.stage == Stage.IMPORT and job.state in (State.DONE, State.UNDONE)
+    if done or job.stage == Stage.UNDO:
         raise Conflict("This file is in already.", code="import_done")
-    changed = _move(
+    changed = move(
         job,
         of=_AT_REST,
         stage=stage,
@@ -265,72 +266,20 @@ def import_job_cancel(*, job: ImportJob, by: User) -> None:
     """End an import that is not done: at once where it waits, at its next step where it runs.
 
     What a running import has written of its comparisons is taken back with its transaction; past
-    votes that are in stay.
+    votes that are in stay. An undo that is cancelled leaves the import as it was.
     """
-    if _move(job, of=(State.RUNNING,), cancel_wanted=True):
+    if move(job, of=(State.RUNNING,), cancel_wanted=True):
+        return
+    if job.stage == Stage.UNDO:
+        move(job, of=(State.QUEUED, State.INTERRUPTED), **kept(job))
         return
     open_states = (State.DRAFT, State.QUEUED, State.FAILED, State.INTERRUPTED, State.DONE)
     if job.stage == Stage.IMPORT and job.state == State.DONE:
         raise Conflict("This file is in already; its comparisons can be dropped.", code="too_late")
-    if _move(job, of=open_states, state=State.CANCELLED, ended_at=timezone.now()):
+    if move(job, of=open_states, state=State.CANCELLED, ended_at=timezone.now()):
         file_delete(job)
         ImportJob.objects.filter(pk=job.pk).update(file_deleted_at=job.file_deleted_at)
         audit_record(action="import.cancelled", actor=by, project=job.project, subject=job.pk)
-
-
-@transaction.atomic
-def import_job_undo(*, job: ImportJob, by: User) -> dict[str, int]:
-    """Take back what an import brought, its past votes included; answers with how many rows went.
-
-    Errors: `Conflict` with code `import_not_done`, `import_voted` once somebody has voted on one of
-    its comparisons, or `import_used` once something else refers to one: a frozen dataset, a ruling,
-    a qualification. A pair in somebody's hands goes with it; their answer counts nowhere.
-    """
-    found = ImportJob.objects.select_for_update().get(pk=job.pk)
-    if (found.stage, found.state) != (Stage.IMPORT, State.DONE):
-        raise Conflict("Only a finished import can be undone.", code="import_not_done")
-    values: dict[str, Any] = {"project": found.project_id, "batch": batch_of(found)}
-    with connection.cursor() as cursor:
-        # Waits for votes that are being cast; who comes later finds no slot.
-        cursor.execute(sql.IMPORT_LOCK, values)
-        rows = columns_named(cursor)
-        values |= {
-            "ids": list(rows["id"]),
-            "prompts": list(rows["prompt_id"]),
-            "responses": [*rows["response_a_id"], *rows["response_b_id"]],
-        }
-        votes = found.result.get("votes", {})
-        own = votes.get("n_created", 0) + votes.get("n_unchanged", 0)
-        cursor.execute(sql.IMPORT_VOTES, values)
-        by_people, imported = cursor.fetchone()
-        if by_people or imported > own:
-            raise Conflict(
-                f"{by_people or imported - own:,} votes were added since, so it can no longer be "
-                "undone. Comparisons can be dropped one by one.",
-                code="import_voted",
-            )
-        try:
-            with transaction.atomic():
-                gone = {}
-                for name, statement in sql.IMPORT_UNDO.items():
-                    cursor.execute(statement, values)
-                    gone[name] = cursor.rowcount
-                cursor.execute("set constraints all immediate")
-        except IntegrityError:
-            raise Conflict(
-                "Its comparisons are in use: in a frozen dataset, a ruling or a qualification. It "
-                "can no longer be undone; comparisons can be dropped one by one.",
-                code="import_used",
-            ) from None
-    _move(found, of=(State.DONE,), state=State.UNDONE, ended_at=timezone.now())
-    audit_record(
-        action="import.undone",
-        actor=by,
-        project=found.project,
-        subject=found.pk,
-        details={"file": found.file_name} | gone,
-    )
-    return gone
 
 
 @transaction.atomic
@@ -350,12 +299,63 @@ def import_due_set(*, job: ImportJob, due_on: Any, by: User) -> ImportJob:
     return job
 
 
+@transaction.atomic
+def import_people_set(*, job: ImportJob, people: Collection[int], by: User) -> ImportJob:
+    """Say who labels its comparisons: these people alone, by their ids; nobody named: everybody.
+
+    Whoever holds a pair of it keeps it. Errors: `DomainError` on `people` for somebody who does not
+    label in the project; `Conflict` (`import_not_done`) before it is in.
+    """
+    found = ImportJob.objects.select_for_update().get(pk=job.pk)
+    if (found.stage, found.state) != (Stage.IMPORT, State.DONE):
+        raise Conflict("Only for a finished import.", code="import_not_done")
+    wanted = set(people)
+    labelers = Membership.objects.filter(project=found.project, role__in=LABELERS)
+    if unknown := wanted - set(labelers.values_list("user_id", flat=True)):
+        raise DomainError(
+            f"Nobody who labels in this project has the id {min(unknown)}.", field="people"
+        )
+    if wanted == set(found.people.values_list("pk", flat=True)):
+        return job
+    found.people.set(wanted)
+    close(found, not_for_all=bool(wanted))
+    names = sorted(found.people.values_list("username", flat=True))
+    audit_record(
+        action="import.people_set",
+        actor=by,
+        project=found.project,
+        subject=found.pk,
+        details={"file": found.file_name, "people": ", ".join(names) or "everybody"},
+    )
+    job.refresh_from_db()
+    return job
+
+
+def close(job: ImportJob, *, not_for_all: bool) -> None:
+    """Note the ids of its comparisons where not everybody labels them (`models.CLOSED_IDS`)."""
+    ids: dict[str, int | None] = {"first": None, "last": None}
+    if not_for_all:
+        rows = Comparison.objects.filter(project=job.project_id, batch=batch_of(job))
+        ids = rows.aggregate(first=Min("pk"), last=Max("pk"))
+    ImportJob.objects.filter(pk=job.pk).update(
+        first_comparison=ids["first"], last_comparison=ids["last"]
+    )
+
+
 def batch_of(job: ImportJob) -> str:
     """What its comparisons are marked with."""
     return f"import {job.pk}"
 
 
-def _move(job: ImportJob, *, of: tuple[str, ...], **changes: Any) -> bool:
+def kept(job: ImportJob) -> dict[str, Any]:
+    """What its row says again once undoing it has ended without success."""
+    changes: dict[str, Any] = {"stage": Stage.IMPORT, "state": State.DONE}
+    if not job.people.exists():
+        changes |= {"first_comparison": None, "last_comparison": None}
+    return changes
+
+
+def move(job: ImportJob, *, of: tuple[str, ...], **changes: Any) -> bool:
     """Change the row if its state is still one of `of`."""
     changed = ImportJob.objects.filter(pk=job.pk, state__in=of).update(
         updated_at=timezone.now(), **changes

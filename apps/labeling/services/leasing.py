@@ -253,9 +253,9 @@ def draw(
         row = _special(cursor, stream, values, eligibility)
     if row is None:
         by_priority = random.random() >= eligibility.random_share
-        limited = (bool(eligibility.topics), bool(eligibility.languages), eligibility.careful)
-        statement = sql.DRAW[limited]
-        cursor.execute(statement, values | {"by_priority": by_priority})
+        e = eligibility
+        limited = (bool(e.topics), bool(e.languages), bool(e.closed_ids), e.careful)
+        cursor.execute(sql.DRAW[limited], values | {"by_priority": by_priority})
         row = row_named(cursor)
     if row is None:
         # Reviewers and admins count among those who label once they do: here they begin to.
@@ -378,6 +378,8 @@ def _nothing(
             said.append(
                 gettext("You get pairs of these only: %(mine)s.") % {"mine": ", ".join(mine)}
             )
+        if eligibility.closed_ids:
+            said.append(gettext("Some imports are for people whom an admin chose."))
         if eligibility.avoids_topics or eligibility.avoids_sensitive:
             said.append(gettext("Pairs that you chose not to get are not counted as yours."))
         if eligibility.capped:

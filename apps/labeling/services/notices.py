@@ -6,24 +6,33 @@ Nobody learns of a pair that they have not answered, or what others answered.
 from datetime import timedelta
 
 from django.urls import reverse
+from django.utils import translation
+from django.utils.translation import gettext_noop
 
 from apps.accounts.models import Project, Role, User
 from apps.accounts.services import notice_give
 from apps.labeling.models import Choice, Comparison, Guideline, LabelingSettings, Slot, Vote
 
 _LABELERS = (Role.ANNOTATOR, Role.REVIEWER)
+_WORK = (
+    gettext_noop("One pair came in: there is work"),
+    gettext_noop("%(n)s pairs came in: there is work"),
+)
+_AGAIN = gettext_noop("One pair to judge again"), gettext_noop("%(n)s pairs to judge again")
 _WORK_EVERY = timedelta(hours=1)  # imports by program come row by row
 
 
 def guideline_tell(guideline: Guideline, by: User) -> None:
-    text = f"Version {guideline.version} of the guidelines is out" + (
-        ": read it before your next pair" if guideline.is_major else ""
-    )
     notice_give(
         project=guideline.project,
         roles=_LABELERS,
         kind="guideline",
-        text=text,
+        text=gettext_noop(
+            "Version %(version)s of the guidelines is out: read it before your next pair"
+        )
+        if guideline.is_major
+        else gettext_noop("Version %(version)s of the guidelines is out"),
+        values={"version": guideline.version},
         path=reverse("labeling:guidelines", args=[guideline.project.slug]),
         by=by,
     )
@@ -31,12 +40,12 @@ def guideline_tell(guideline: Guideline, by: User) -> None:
 
 def work_tell(project: Project, n: int, *, again: bool = False) -> None:
     """So many pairs have come, or are to be judged again."""
-    pairs = f"{n:,} {'pair' if n == 1 else 'pairs'}"
     notice_give(
         project=project,
         roles=_LABELERS,
         kind="work",
-        text=f"{pairs} to judge again" if again else f"{pairs} came in: there is work",
+        text=_AGAIN[n != 1] if again else _WORK[n != 1],
+        values={"n": n},
         path=reverse("labeling:label", args=[project.slug]),
         every=_WORK_EVERY,
     )
@@ -53,19 +62,24 @@ def ruling_tell(comparison: Comparison, choice: str, by: User) -> None:
     ).exclude(source=Vote.Source.IMPORT)
     for vote in votes.select_related("annotator"):
         ruled, given = _side(choice, vote.left_is), _side(vote.choice, vote.left_is)
-        said = "as you did" if ruled == given else f"you had said: {given}"
         notice_give(
             project=comparison.project,
             user=vote.annotator,
             kind="ruling",
-            text=f"A reviewer ruled on a pair that you answered: {ruled} ({said})",
+            text=gettext_noop(
+                "A reviewer ruled on a pair that you answered: %(ruled)s (as you did)"
+            )
+            if ruled == given
+            else gettext_noop(
+                "A reviewer ruled on a pair that you answered: %(ruled)s (you had said: %(given)s)"
+            ),
+            values={"ruled": [ruled], "given": [given]},
             path=reverse("labeling:answers", args=[comparison.project.slug]),
             by=by,
         )
 
 
 def _side(choice: str, left_is: str) -> str:
-    """A canonical choice as the annotator's screen called it: the left answer was A there."""
-    if choice in (Choice.A, Choice.B):
-        return "A is better" if choice == (left_is or Choice.A) else "B is better"
-    return str(Choice(choice).label)
+    """The same as a message, which each reader's language fills."""
+    with translation.override(None):
+        return str(Choice.as_seen(choice, left_is).label)

@@ -67,6 +67,7 @@ _SWITCHES = (
     "show_improve",
     "acknowledge_guidelines",
     "show_rulings",
+    "show_gold",
 )
 # (most entries, most characters of one)
 _LISTS = {"reasons": (12, 40), "constraint_phrases": (1000, 200), "sensitive_topics": (200, 200)}

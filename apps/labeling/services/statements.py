@@ -6,7 +6,7 @@ Values are always parameters; what is pasted into the texts are constants of thi
 
 import re
 
-from apps.labeling.models import AUDIT_SEED, NOBODY_LEFT, LabelingSettings
+from apps.labeling.models import AUDIT_SEED, CLOSED_IDS, NOBODY_LEFT, LabelingSettings
 from apps.labeling.services.results import QUESTION_COLUMNS
 
 # What several statements share: who asks, what is theirs to do, what the screen shows.
@@ -32,6 +32,9 @@ MIX = ("lease_seconds", "random_share", "gold_share", "repeat_share", "audit_sha
 SETTINGS_COLUMNS = ", ".join(f"l.{name}" for name in QUESTION_COLUMNS)
 POLICY_COLUMNS = ", ".join(f"l.{name}" for name in POLICY) + f", {CONSENSUS_COLUMNS}"
 
+# Comparisons of imports that others label, or that are being undone (`CLOSED_IDS`).
+NOT_CLOSED = "not {comparison} <@ %(closed)s::int8multirange"
+
 # Of whom one asks before handing out: `m` is their membership, `w` their Annotator row, `l` the
 # settings, `d.due` the first major version of the guidelines they have not acknowledged.
 ELIGIBILITY_COLUMNS = f"""
@@ -40,7 +43,7 @@ ELIGIBILITY_COLUMNS = f"""
        case when w.votes_day = (now() at time zone 'utc')::date then w.votes_of_day else 0 end
          as n_today,
        w.topics, w.languages, w.avoids_topics, w.avoids_sensitive, l.sensitive_topics,
-       l.sensitive_cap,
+       l.sensitive_cap, closed.ids as closed_ids,
        case when w.sensitive_day = (now() at time zone 'utc')::date then w.sensitive_of_day else 0
          end as n_sensitive, {", ".join(f"l.{name}" for name in MIX)}"""
 ELIGIBILITY_JOINS = """
@@ -50,7 +53,10 @@ left join lateral (
   where g.project_id = {project} and g.is_major
     and g.version > coalesce(w.acknowledged_version, 0)
     and coalesce(l.acknowledge_guidelines, true) and m.role <> 'admin'
-) d on true"""
+) d on true
+left join lateral (select CLOSED_IDS::text as ids) closed on true""".replace(
+    "CLOSED_IDS", CLOSED_IDS.replace("{user}", "%(annotator)s")
+)
 
 # An extra slot goes before what is drawn at random: it is what a decision waits for.
 EXTRA_PRIORITY = 1.0
@@ -120,7 +126,8 @@ EXPOSED = _EXPOSED.replace("{unless}", "")
 # Audit re-votes and hidden repeats belong to one person and are not drawn by others.
 DRAWN_BY_ALL = f"""s.project_id = %(project)s and s.kind in ('regular','gold')
   and {NEW_TO_ME.format(comparison="s.comparison_id")}"""
-DRAWN = f"{DRAWN_BY_ALL} and {MINE_TO_DO.format(row='s')} and {CARE}"
+DRAWN = f"""{DRAWN_BY_ALL} and {MINE_TO_DO.format(row="s")} and {CARE}
+  and {NOT_CLOSED.format(comparison="s.comparison_id")}"""
 LOCK = "for no key update of s skip locked"
 HOLDS_ONE = """exists (select from labeling_slot h where h.project_id = %(project)s
   and h.annotator_id = %(annotator)s and h.state = 'leased')"""
@@ -172,7 +179,9 @@ with pick as (
   select {_PICKED} from labeling_comparison c join labeling_prompt p on p.id = c.prompt_id
   where c.project_id = %(project)s and c.stratum = 'gold' and {CAN_BE_SHOWN}
     and {NEW_TO_ME.format(comparison="c.id")} and {MINE_TO_DO.format(row="p")}
-    and {CARE_OF_PAIR} and not {HOLDS_ONE} and c.shuffle >= %(gold_from)s
+    and {NOT_CLOSED.format(comparison="c.id")} and {CARE_OF_PAIR} and not {
+    HOLDS_ONE
+} and c.shuffle >= %(gold_from)s
   order by c.shuffle limit 1 {_PICK_LOCK}
 ), taken as ({
     _ADDED.format(kind="'gold'", measures="null", side=SIDE.format(comparison="pick.id"))
@@ -302,19 +311,26 @@ def _draw(drawn: str, exposed: str = "") -> str:
 
 
 # By whether the annotator is limited to topics, and to languages (said without "or", so that the
-# index of topics serves), and whether there is anything to spare them.
+# index of topics serves), whether imports are closed to them, and whether there is anything to
+# spare them.
 _LIMITS = {
     (False, False): "",
     (True, False): " and s.topic <> '' and s.topic = any(%(topics)s::text[])",
     (False, True): " and s.language = any(%(languages)s::text[])",
 }
 _LIMITS[True, True] = _LIMITS[True, False] + _LIMITS[False, True]
-DRAW = {(*key, False): _draw(DRAWN_BY_ALL + limits) for key, limits in _LIMITS.items()} | {
+_OPEN = f" and {NOT_CLOSED.format(comparison='s.comparison_id')}"
+_CLOSABLE = {
+    (*key, closed): limits + (_OPEN if closed else "")
+    for key, limits in _LIMITS.items()
+    for closed in (False, True)
+}
+DRAW = {(*key, False): _draw(DRAWN_BY_ALL + limits) for key, limits in _CLOSABLE.items()} | {
     (*key, True): _draw(
         f"{DRAWN_BY_ALL}{limits} and {CARE}",
         _EXPOSED.replace("{unless}", "and not exists (select from own)"),
     )
-    for key, limits in _LIMITS.items()
+    for key, limits in _CLOSABLE.items()
 }
 
 # A slot of one given comparison: the wanted one first, else any that is free or has lapsed, else a
@@ -569,7 +585,7 @@ __all__ = [
 LABELERS = """
 select m.user_id, coalesce(w.topics, '{}') as topics, coalesce(w.languages, '{}') as languages,
        coalesce(w.avoids_topics, '{}') as avoided, coalesce(w.avoids_sensitive, false) as spared,
-       coalesce(l.sensitive_topics, '{}') as sensitive
+       coalesce(l.sensitive_topics, '{}') as sensitive, CLOSED_IDS as closed
 from accounts_membership m
 left join labeling_labelingsettings l on l.project_id = m.project_id
 join accounts_user u on u.id = m.user_id and u.is_active
@@ -579,5 +595,5 @@ where m.project_id = %(project)s and m.role in ('annotator', 'reviewer', 'admin'
   and (m.role = 'annotator' or m.user_id = %(joining)s::bigint
        or exists (select from labeling_vote v
                   where v.project_id = m.project_id and v.annotator_id = m.user_id))
-"""
+""".replace("CLOSED_IDS", CLOSED_IDS.format(project="m.project_id", user="m.user_id"))
 LABELERS_COUNT = f"select count(*) from ({LABELERS}) people"

@@ -17,6 +17,7 @@ from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError, Missing
 from apps.common.transactions import prepared_cursor, retried
 from apps.labeling.models import Slot, Vote
+from apps.labeling.selectors.own import is_shown_as_gold
 from apps.labeling.services import leasing
 from apps.labeling.services import statements as sql
 from apps.labeling.services.answers import (
@@ -130,6 +131,7 @@ def vote_revise(
         if known is not None:
             return _replayed(cursor, known, leased, answer, lease_next=False)
         _round_check(leased)
+        _gold_check(old, leased)
         _retire(old)
         result = vote_write(cursor, leased, annotator.pk, answer, key, source, None, replaces=old)
         _settle(leased, result.decision)
@@ -147,6 +149,7 @@ def vote_withdraw(*, vote: int, annotator: User, reason: str = "") -> Decision:
     with prepared_cursor() as cursor:
         leased = slot_lock(cursor, old.slot_id, annotator.pk, Vote.Source.PAGE)
         _round_check(leased)
+        _gold_check(old, leased)
         _retire(old)
         if UNSAFE in old.flags:
             warning_follow(leased.comparison)
@@ -277,7 +280,9 @@ def _round_check(leased: LeasedSlot) -> None:
     nowhere, so it is refused and said."""
     if leased.kind == Slot.Kind.DISCARD:
         raise Conflict(
-            "Others judge this pair again; your answer stays as it was and is not counted.",
+            gettext(
+                "Others judge this pair again; your answer stays as it was and is not counted."
+            ),
             code="vote_discarded",
         )
     if leased.kind == Slot.Kind.FORMER:
@@ -287,6 +292,15 @@ def _round_check(leased: LeasedSlot) -> None:
                 "guidelines. Your answer stays as it was; you may meet the pair again."
             ),
             code="earlier_round",
+        )
+
+
+def _gold_check(vote: Vote, leased: LeasedSlot) -> None:
+    """What its person may have read the right answer of measures them as it was."""
+    if leased.kind == Slot.Kind.GOLD and is_shown_as_gold(vote):
+        raise Conflict(
+            gettext("This pair's known answer is under My progress, so yours stays as it was."),
+            code="gold_shown",
         )
 
 

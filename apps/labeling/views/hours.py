@@ -5,6 +5,7 @@ from datetime import date
 from django.core.paginator import Paginator
 from django.http import HttpResponse, StreamingHttpResponse
 from django.shortcuts import render
+from django.utils.translation import gettext
 from django.views.decorators.http import require_safe
 
 from apps.accounts.models import User
@@ -25,7 +26,7 @@ def hours(request: Request) -> HttpResponse:
     found = hours_of(project=request.project, user=_whose(request), month=form.chosen())
     code = form.data.get("code", "") if is_admin else ""
     context = {
-        "page_title": "Hours" if is_admin else "My hours",
+        "page_title": gettext("Hours") if is_admin else gettext("My hours"),
         "nav": "annotators" if is_admin else "answers",
         "is_admin": is_admin,
         "form": form,

@@ -9,7 +9,7 @@ from django.http import HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from apps.accounts.permissions import STAFF, project_page
+from apps.accounts.permissions import ADMIN, STAFF, project_page
 from apps.common.errors import DomainError
 from apps.common.http import Request
 from apps.common.spreadsheet import csv_lines
@@ -113,10 +113,25 @@ def import_action(request: Request, job_id: str) -> HttpResponse:
                 services.import_due_set(job=job, due_on=due_on, by=request.user)
                 messages.success(request, "The day was saved.")
             case "undo":
-                services.import_job_undo(job=job, by=request.user)
-                messages.success(request, "The import was undone.")
+                _sent(request, services.import_job_undo(job=job, by=request.user))
+                if job.state == State.UNDONE:
+                    messages.success(request, "The import was undone.")
             case _:
                 raise DomainError("This is not something that can be done to an import.")
+    except DomainError as error:
+        messages.error(request, error.message)
+    return redirect("labeling:import", request.project.slug, job.pk)
+
+
+@require_POST
+@project_page(frozenset({ADMIN}))
+def import_people(request: Request, job_id: str) -> HttpResponse:
+    """Say who labels its comparisons; `people` is repeated."""
+    job = import_jobs.import_job_get(project=request.project, job=job_id)
+    people = [int(one) for one in request.POST.getlist("people") if one.isdecimal()]
+    try:
+        services.import_people_set(job=job, people=people, by=request.user)
+        messages.success(request, "Saved. It holds from the next pair on.")
     except DomainError as error:
         messages.error(request, error.message)
     return redirect("labeling:import", request.project.slug, job.pk)
@@ -160,6 +175,7 @@ def _page(
         "progress": import_display.progress_of(job) if at_work else None,
         "report": import_display.report_shown(job.result or job.check_report),
         "n_brought": import_jobs.comparisons_of(job).count() if imported else 0,
+        "people": import_display.people_of(job) if imported else [],
         "may_start": bool(job.check_report)
         and brings_anything(job.check_report)
         and not at_work

@@ -14,7 +14,7 @@ from apps.accounts.permissions import project_page
 from apps.common.errors import DomainError, Missing
 from apps.common.http import Request
 from apps.labeling import selectors, services
-from apps.labeling.models import QualificationAnswer, QualificationAttempt
+from apps.labeling.models import Choice, QualificationAnswer, QualificationAttempt
 from apps.labeling.rendering import text_html
 from apps.labeling.screens import label
 from apps.labeling.services import LABELERS, Questions
@@ -122,17 +122,10 @@ def _judged(request: Request, row: QualificationAnswer, *, is_last: bool) -> dic
     return _pair(row) | {
         "judged": True,
         "is_last": is_last,
-        "yours": _words(row, row.choice),
-        "right": _words(row, row.comparison.gold),
+        "yours": Choice.as_seen(row.choice, row.left_is).label,
+        "right": Choice.as_seen(row.comparison.gold, row.left_is).label,
         "explanation": text_html(explanation) if explanation else "",
     }
-
-
-def _words(row: QualificationAnswer, choice: str) -> str:
-    """A stored choice in the words of the buttons, on the sides of this row."""
-    if choice in ("a", "b"):
-        return gettext("A is better") if choice == row.left_is else gettext("B is better")
-    return {"tie": gettext("Tie"), "both_bad": gettext("Both are bad")}[choice]
 
 
 def _reviewed(rows: list[QualificationAnswer]) -> list[dict[str, Any]]:
@@ -142,8 +135,8 @@ def _reviewed(rows: list[QualificationAnswer]) -> list[dict[str, Any]]:
             "position": row.position,
             "prompt": excerpt(row.comparison.prompt.messages),
             "is_right": row.is_right,
-            "yours": _words(row, row.choice),
-            "right": _words(row, row.comparison.gold),
+            "yours": Choice.as_seen(row.choice, row.left_is).label,
+            "right": Choice.as_seen(row.comparison.gold, row.left_is).label,
         }
         for row in rows
     ]

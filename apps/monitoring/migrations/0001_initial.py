@@ -40,7 +40,7 @@ class Migration(migrations.Migration):
                 ('updated_at', models.DateTimeField(auto_now=True)),
                 ('id', models.CharField(default=apps.common.models.short_id, editable=False, max_length=16, primary_key=True, serialize=False)),
                 ('key', models.CharField(help_text='such as run:<id>:reward or watch:<id>', max_length=120)),
-                ('link', models.CharField(help_text='of the chain, see workers.contract.guards', max_length=12)),
+                ('link', models.CharField(help_text='of the chain, see workers.rules.rule', max_length=12)),
                 ('rule', models.CharField(help_text='what spoke first', max_length=60)),
                 ('title', models.CharField(max_length=200)),
                 ('message', models.TextField(blank=True)),

@@ -5,16 +5,17 @@ from dataclasses import dataclass
 
 from django.urls import reverse
 
-from apps.common.drawing.axes import words
 from apps.common.numbers import figure
+from apps.common.playbook import advice
 from apps.common.registry import playbook_url
+from apps.common.report.axes import words
 from apps.monitoring.selectors.diagnosis import Diagnosed
 from apps.monitoring.stages import STAGE_NAMES
 from apps.training.models import Run
 from apps.training.screens.charts import samples_near
-from workers.contract.guards import LINKS
-from workers.diagnosis.detectors import detectors_of
-from workers.diagnosis.verdict import CONSEQUENCE, FIRST, OK, UNKNOWN, Finding, Verdict
+from workers.rules.choices import diagnosing_rules
+from workers.rules.diagnosis import CONSEQUENCE, FIRST, OK, UNKNOWN, Finding, Verdict
+from workers.rules.rule import STAGES
 
 ALTERNATIVE = "alternative"
 # As the subject of a sentence.
@@ -85,6 +86,7 @@ class FindingView:
     found_at: str
     value: str
     expected: str
+    detail: str
     playbook: str
     samples: str
     suspects: str
@@ -145,9 +147,9 @@ def _sentence(found: Diagnosed, said: Verdict | None) -> str:
             return "Not enough data yet."
         return f"No problem found in {_counted(len(found.judged), 'metric')}."
     first = said.first
-    text = f"{SUBJECTS[first.link]} broke first, {at_step(first.onset)} ({_measured(first)})"
-    others = _stages(said.alternatives, but={first.link})
-    followed = _stages(said.consequences, but={first.link, *(f.link for f in said.alternatives)})
+    text = f"{SUBJECTS[first.stage]} broke first, {at_step(first.start_step)} ({_measured(first)})"
+    others = _stages(said.alternatives, but={first.stage})
+    followed = _stages(said.consequences, but={first.stage, *(f.stage for f in said.alternatives)})
     if followed:
         text += f"; {_and(followed)} followed"
     text += "."
@@ -182,13 +184,13 @@ def _basis(run: Run, found: Diagnosed) -> str:
 
 def _chain(found: Diagnosed, said: Verdict | None) -> list[StageView]:
     judged = set(found.judged_stages)
-    states = {one.link: one.state for one in said.chain} if said else {}
+    states = {one.stage: one.state for one in said.chain} if said else {}
     for one in said.alternatives if said else ():
-        states[one.link] = ALTERNATIVE
+        states[one.stage] = ALTERNATIVE
     views = []
-    for number, stage in enumerate(LINKS, 1):
+    for number, stage in enumerate(STAGES, 1):
         state = states.get(stage, OK if stage in judged else UNKNOWN)
-        own = [one for one in found.findings if one.link == stage]
+        own = [one for one in found.findings if one.stage == stage]
         label, tone, icon = STATES[state]
         views.append(
             StageView(
@@ -199,7 +201,7 @@ def _chain(found: Diagnosed, said: Verdict | None) -> list[StageView]:
                 words=label,
                 tone=tone,
                 icon=icon,
-                since=at_step(min(one.onset for one in own)) if own else "",
+                since=at_step(min(one.start_step for one in own)) if own else "",
                 missing=tuple(map(_breakable, _missing(found, stage)[:SHOWN_MISSING]))
                 if state == UNKNOWN
                 else (),
@@ -211,7 +213,9 @@ def _chain(found: Diagnosed, said: Verdict | None) -> list[StageView]:
 def _missing(found: Diagnosed, stage: str) -> tuple[str, ...]:
     named = [name for one in found.unjudged if one.stage == stage for name in one.missing]
     if not named:
-        named = [n for d in detectors_of(found.kind) if d.link == stage for n in d.metrics]
+        named = [
+            n for rule in diagnosing_rules(found.kind) if rule.stage == stage for n in rule.metrics
+        ]
     return tuple(dict.fromkeys(named))
 
 
@@ -229,17 +233,19 @@ class _views:
     def __call__(self, one: Finding) -> FindingView:
         name, explained = CLASSES.get(one.evidence_class, (one.evidence_class, ""))
         url = playbook_url(self._slug, one.rule)
-        suspects = [NOUNS[link] for link in one.suspects if link in NOUNS]
+        suspects = [NOUNS[stage] for stage in one.suspects if stage in NOUNS]
         return FindingView(
             finding=one,
             title=one.title,
-            stage=STAGE_NAMES[one.link],
+            stage=STAGE_NAMES[one.stage],
             evidence_class=name,
             class_words=explained,
-            start_step=f"{one.onset:,}" + (f" to {one.onset + one.slack:,}" if one.slack else ""),
+            start_step=f"{one.start_step:,}"
+            + (f" to {one.start_step + one.slack:,}" if one.slack else ""),
             found_at=f"{one.step:,}",
             value=words(one.value) if one.value is not None else "—",
             expected=one.expected,
+            detail=one.detail or advice(one.rule),
             playbook=f"{url}?run={self._run.pk}" if url else "",
             samples=samples_near(self._run, one.step),
             suspects=_or(suspects),
@@ -251,7 +257,7 @@ def tab_url(run: Run, tab: str = "diagnosis") -> str:
 
 
 def _stages(findings: Sequence[Finding], *, but: set[str]) -> list[str]:
-    return [NOUNS[link] for link in dict.fromkeys(f.link for f in findings) if link not in but]
+    return [NOUNS[one] for one in dict.fromkeys(f.stage for f in findings) if one not in but]
 
 
 def _counted(n: int, noun: str) -> str:

@@ -12,10 +12,11 @@ from django.utils.timezone import localtime
 
 from apps.common import registry
 from apps.common.numbers import figure
+from apps.common.playbook import advice
 from apps.monitoring.models import Delivery, Incident, IncidentEntry
 from apps.monitoring.stages import STAGE_NAMES, stage_name
 from apps.training.models import Run
-from workers.diagnosis.verdict import Finding, verdict
+from workers.rules.diagnosis import Finding, verdict
 
 TONES = {"critical": "bad", "warning": "warn", "info": ""}
 STATE_TONES = {"open": "warn", "acknowledged": "live", "resolved": "good"}
@@ -99,15 +100,15 @@ def row_of(run: Run, finding: Finding) -> EvidenceRow:
     return EvidenceRow(
         title=finding.title,
         rule=finding.rule,
-        stage=stage_name(finding.link),
+        stage=stage_name(finding.stage),
         sort=_CLASSES.get(finding.evidence_class, finding.evidence_class),
         value=value,
         expected=finding.expected,
-        start_step=finding.onset,
+        start_step=finding.start_step,
         step=finding.step,
-        detail=finding.detail,
+        detail=finding.detail or advice(finding.rule),
         playbook=registry.playbook_url(slug, finding.rule),
-        charts=f"{page}?{urlencode({'tab': 'charts', 'step': finding.onset})}",
+        charts=f"{page}?{urlencode({'tab': 'charts', 'step': finding.start_step})}",
         samples=finding.samples,
         samples_url=f"{page}?{urlencode({'tab': 'samples', 'until': finding.step})}",
     )

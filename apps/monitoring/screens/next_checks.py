@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from apps.common.drawing.blocks import Part, parts
 from apps.common.numbers import figure
+from apps.common.playbook import experiment_words
+from apps.common.report.blocks import Part, parts
 from apps.monitoring.selectors.checks import CONFIRMS, REFUTES, ExperimentState
 from apps.training.models import Run
-from measures.trust.findings import Histogram
-from workers.diagnosis.experiments import EXPERIMENTS, next_experiments
-from workers.diagnosis.verdict import Experiment, Finding
+from measures.blocks import Histogram
+from workers.rules.diagnosis import Finding
+from workers.rules.experiments import EXPERIMENTS, Experiment, next_experiments
 
 FILE = "check.json"
 BINS = 20
@@ -29,6 +30,9 @@ class CheckRow:
     """`means` is what the outcome says of the suspicion; `pictures` are drawn from check.json."""
 
     experiment: Experiment
+    question: str
+    confirms: str
+    refutes: str
     is_next: bool
     key: str
     why_not: str
@@ -60,7 +64,7 @@ def checks_view(
     known = {one.experiment.id: one for one in states}
     wanted = [
         one.id
-        for one in (next_experiments(first.link, first=first.experiment) if first else ())
+        for one in (next_experiments(first.stage, first=first.experiment) if first else ())
         if one.id in known
     ]
     waiting = next(
@@ -80,9 +84,14 @@ def checks_view(
 def _row(state: ExperimentState, is_next: bool, reports: Mapping[str, Any]) -> CheckRow:
     outcome, tone = OUTCOMES.get(state.outcome, ("", ""))
     experiment = state.experiment
+    asked = experiment_words(experiment.id)
+    confirms, refutes = (one.text for one in asked.readings)
     data = reports.get(state.run.pk, {}) if state.run else {}
     return CheckRow(
         experiment=experiment,
+        question=asked.do,
+        confirms=confirms,
+        refutes=refutes,
         is_next=is_next,
         key=secrets.token_urlsafe(16),
         why_not=state.why_not,
@@ -91,7 +100,7 @@ def _row(state: ExperimentState, is_next: bool, reports: Mapping[str, Any]) -> C
         outcome=outcome,
         tone=tone,
         words=state.words,
-        means={CONFIRMS: experiment.confirms, REFUTES: experiment.refutes}.get(state.outcome, ""),
+        means={CONFIRMS: confirms, REFUTES: refutes}.get(state.outcome, ""),
         pictures=_pictures(data),
         figures=_figures(data),
     )

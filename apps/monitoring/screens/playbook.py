@@ -1,18 +1,20 @@
-"""Entries of the playbook as pages print them."""
+"""Pages of the playbook as they are shown."""
 
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.urls import reverse
+from django.utils.safestring import SafeString
 
-from apps.monitoring.playbook import Check, Entry, Reading, entry_for_rule, entry_get
-from apps.monitoring.playbook.entry import SORTS
+from apps.common.playbook import SORTS, Check, Named, Page, page_for, pages
+from apps.labeling.rendering import texts_html
 from apps.monitoring.stages import STAGE_NAMES
 from apps.training.models import Run
-from workers.contract.guards import RULES, TESTS
-from workers.diagnosis.detectors import DETECTORS, Detector
-from workers.diagnosis.experiments import EXPERIMENTS
+from workers.rules.choices import BY_NAME
+from workers.rules.experiments import EXPERIMENTS
+from workers.rules.table import RULES
+from workers.rules.words import condition
 
 # Kinds of run whose answers, critic and reference the checks can look at.
 CHECKED = frozenset({Run.Kind.PPO, Run.Kind.GRPO})
@@ -31,7 +33,7 @@ class PlaybookCheckView:
     """`experiment` is set where a button can launch it, `tab` where a link leads to it."""
 
     do: str
-    readings: tuple[Reading, ...]
+    readings: tuple[Named, ...]
     experiment: str = ""
     experiment_title: str = ""
     key: str = ""
@@ -41,27 +43,31 @@ class PlaybookCheckView:
 
 @dataclass(frozen=True, slots=True)
 class RuleView:
-    """A rule that leads here, and what it reads."""
+    """A rule that leads here, what it reads, and what its firing means."""
 
     name: str
     title: str
     kinds: str
     watches: str
     alarms: str
+    advice: str
     source: str
 
 
 @dataclass(frozen=True, slots=True)
 class EntryView:
-    entry: Entry
+    """`sections` are (title, HTML) of what has no form of its own."""
+
+    entry: Page
     sort: str
     causes: list[tuple[str, str]]
     checks: list[PlaybookCheckView]
+    sections: list[tuple[str, SafeString]]
     rules: list[RuleView]
-    see: list[Entry]
+    see: list[Page]
 
 
-def sections(entries: Sequence[Entry]) -> list[tuple[str, str, list[Entry]]]:
+def sections(entries: Sequence[Page]) -> list[tuple[str, str, list[Page]]]:
     """(name, title, entries) of each sort that has any."""
     grouped = (
         (sort, title, [e for e in entries if e.sort == sort]) for sort, title in SORTS.items()
@@ -69,23 +75,25 @@ def sections(entries: Sequence[Entry]) -> list[tuple[str, str, list[Entry]]]:
     return [(sort, title, found) for sort, title, found in grouped if found]
 
 
-def entry_view(entry: Entry, run: Run | None) -> EntryView:
+def entry_view(entry: Page, run: Run | None) -> EntryView:
+    html = texts_html(text for _, text in entry.sections)
     return EntryView(
         entry=entry,
         sort=SORTS[entry.sort],
-        causes=[(STAGE_NAMES[cause.stage], cause.words) for cause in entry.causes],
+        causes=[(STAGE_NAMES[cause.name], cause.text) for cause in entry.causes],
         checks=[_check(check, run) for check in entry.checks],
-        rules=[*_guards(entry), *_detectors(entry)],
-        see=[other for slug in entry.see if (other := entry_get(slug)) is not None],
+        sections=[(title, one) for (title, _), one in zip(entry.sections, html, strict=True)],
+        rules=_rules(entry),
+        see=[pages()[slug] for slug in entry.see],
     )
 
 
 def playbook_address(slug: str, rule: str) -> str:
     """Where the playbook speaks of a rule; the page of the order to look in for a rule of a stage
     that has no entry; empty for a rule nobody knows. Given to the registry."""
-    stage = next((d.link for d in DETECTORS if d.rule == rule), "")
-    entry = entry_for_rule(rule, stage)
-    return reverse("monitoring:playbook_entry", args=[slug, entry.slug]) if entry else ""
+    known = BY_NAME.get(rule)
+    page = page_for(rule, known.stage if known is not None else "")
+    return reverse("monitoring:playbook_entry", args=[slug, page.slug]) if page else ""
 
 
 def _check(check: Check, run: Run | None) -> PlaybookCheckView:
@@ -102,46 +110,17 @@ def _check(check: Check, run: Run | None) -> PlaybookCheckView:
     )
 
 
-def _guards(entry: Entry) -> list[RuleView]:
+def _rules(entry: Page) -> list[RuleView]:
     return [
         RuleView(
             name=rule.name,
             title=rule.title,
             kinds=", ".join(rule.kinds),
-            watches=rule.metric,
-            alarms=f"{_how(rule.test)}{'over' if rule.bound == 'above' else 'under'} "
-            f"{rule.threshold:g} {rule.unit}, {rule.patience_words}",
+            watches=", ".join(rule.metrics) or "the diagnosis",
+            alarms=f"{condition(rule)}, {rule.patience_words}",
+            advice=entry.advice.get(rule.name, ""),
             source=rule.source,
         )
         for rule in RULES
-        if rule.name in entry.rules
+        if rule.page == entry.slug
     ]
-
-
-def _how(test: str) -> str:
-    return "" if test == "level" else f"{TESTS[test]}: "
-
-
-def _detectors(entry: Entry) -> list[RuleView]:
-    return [
-        RuleView(
-            name=one.rule,
-            title=one.title,
-            kinds=", ".join(one.kinds),
-            watches=", ".join(one.metrics),
-            alarms=_speaks(one),
-            source=one.why,
-        )
-        for one in DETECTORS
-        if one.rule in entry.rules
-    ]
-
-
-def _speaks(one: Detector) -> str:
-    """Its limit and its patience, where one number says it."""
-    k, n = one.patience
-    checks = "at once" if n == 1 else f"{k} checks in a row" if k == n else f"{k} of {n} checks"
-    for side, word in (("above", "over"), ("below", "under")):
-        if isinstance(one.given.get(side), int | float):
-            return f"{word} {one.given[side]:g} {one.unit}, {checks}"
-    return ""

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from apps.common.drawing.axes import places_for
 from apps.common.numbers import figure, fixed
+from apps.common.report.axes import places_for
+from apps.common.report.blocks import Part
 from apps.monitoring.models import ProbeResult, Watch
 from apps.monitoring.probe_words import FIGURES, is_share, label_of
-from apps.monitoring.screens.time_charts import Spark, TimeChart, TimePoint, spark, time_chart
+from apps.monitoring.screens.time_charts import Spark, TimePoint, spark, time_chart
 from apps.monitoring.selectors.checks import REWARD, shift_of
 from apps.monitoring.selectors.outcomes import Series
 from measures.drift import Level, Shift
@@ -93,7 +94,7 @@ def points_of(name: str, history: Sequence[ProbeResult]) -> list[TimePoint]:
     return points
 
 
-def metric_charts(history: Sequence[ProbeResult], baseline: Mapping[str, Any]) -> list[TimeChart]:
+def metric_charts(history: Sequence[ProbeResult], baseline: Mapping[str, Any]) -> list[Part]:
     """Of every figure that was ever measured."""
     names = {name for result in history for name in result.figures}
     found = []
@@ -248,7 +249,7 @@ CSV_COLUMNS = (
 @dataclass(frozen=True, slots=True)
 class OutcomeView:
     name: str
-    chart: TimeChart
+    chart: Part
     words: str
     tone: str
 
@@ -270,22 +271,22 @@ def outcome_group(
     times = [at for one in every for at, _ in one.points]
     start, end = (min(times), max(times)) if times else (None, None)
     views = [
-        _view(one, number=2 if one is reward else 1, start=start, end=end)
-        for one in every
-        if one.points
+        _view(one, is_reward=one is reward, start=start, end=end) for one in every if one.points
     ]
     return OutcomeGroup(title=title, watch=watch, views=views)
 
 
-def _view(one: Series, *, number: int, start: datetime | None, end: datetime | None) -> OutcomeView:
+def _view(
+    one: Series, *, is_reward: bool, start: datetime | None, end: datetime | None
+) -> OutcomeView:
     points = []
     for at, found in one.points:
         half = None if found.variance is None else _Z95 * math.sqrt(found.variance)
         low, high = (None, None) if half is None else (found.value - half, found.value + half)
         points.append(TimePoint(at, found.value, low, high))
     unit = f", {one.unit}" if one.unit else ""
-    title = f"{one.name}{unit}" if number == 1 else "Reward score of the probes"
-    chart = time_chart(title, points, number=number, start=start, end=end)
+    title = "Reward score of the probes" if is_reward else f"{one.name}{unit}"
+    chart = time_chart(title, points, start=start, end=end)
     assert chart is not None  # noqa: S101 - there are points
     words, tone = change_words(
         change(one.measured, higher_is_better=one.higher_is_better), one.unit

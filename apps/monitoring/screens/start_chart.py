@@ -1,19 +1,17 @@
-"""The figure that broke first as a small chart, with its start step marked."""
+"""The metric that broke first as a small chart, with its start step marked."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from apps.common.drawing.axes import Axis, Tick
 from apps.common.numbers import figure
+from apps.common.report.axes import Axis, Tick
 from apps.training.metric_blocks import Point
-from workers.contract.guards import RULES
-from workers.diagnosis.detectors import DETECTORS
-from workers.diagnosis.verdict import Finding
+from workers.rules.choices import BY_NAME
+from workers.rules.diagnosis import Finding
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, FLOOR = 640, 200, 58, 626, 22, 162
-_METRICS = {rule.name: rule.metric for rule in RULES} | {d.rule: d.metrics[0] for d in DETECTORS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +37,9 @@ class StartChart:
 
 
 def metric_of(rule: str) -> str:
-    """The figure a rule reads; empty where it reads none (a contract that ended the run)."""
-    return _METRICS.get(rule, "")
+    """The metric a rule reads; empty where it reads none (a contract that ended the run)."""
+    known = BY_NAME.get(rule)
+    return known.metric if known is not None else ""
 
 
 def start_chart(finding: Finding, metric: str, points: Sequence[Point]) -> StartChart | None:
@@ -49,24 +48,24 @@ def start_chart(finding: Finding, metric: str, points: Sequence[Point]) -> Start
     numbers = [(step, value) for step, value in known if value is not None]
     if len(numbers) < 2:
         return None
-    x = Axis([step for step, _ in numbers] + [finding.onset], LEFT, RIGHT)
+    x = Axis([step for step, _ in numbers] + [finding.start_step], LEFT, RIGHT)
     y = Axis([value for _, value in numbers], FLOOR, TOP)
     runs = [list(part) for has, part in groupby(known, lambda p: p[1] is not None) if has]
-    place = x.at(finding.onset)
-    before = [v for step, v in numbers if step < finding.onset]
-    after = [v for step, v in numbers if step >= finding.onset]
+    place = x.at(finding.start_step)
+    before = [v for step, v in numbers if step < finding.start_step]
+    after = [v for step, v in numbers if step >= finding.start_step]
     return StartChart(
         metric=metric,
         lines=[" ".join(f"{x.at(s)},{y.at(v)}" for s, v in part) for part in runs if len(part) > 1],
         dots=[(x.at(s) or 0.0, y.at(v) or 0.0) for part in runs if len(part) == 1 for s, v in part],
         broken=[x.at(step) or 0.0 for step, value in points if isinstance(value, str)],
         start=place,
-        start_words=f"start, step {finding.onset:,}",
+        start_words=f"start, step {finding.start_step:,}",
         start_anchor="end" if place and place > (LEFT + RIGHT) / 2 else "start",
         x_ticks=x.ticks,
         y_ticks=y.ticks,
         summary=f"{metric} from step {numbers[0][0]:,} to {numbers[-1][0]:,}: "
-        f"{_mean('before', before)}{_mean('from', after)}start at step {finding.onset:,}.",
+        f"{_mean('before', before)}{_mean('from', after)}start at step {finding.start_step:,}.",
     )
 
 

@@ -1,17 +1,15 @@
-"""Figures over calendar time, small: a line with its interval, a baseline, marks where it fired."""
+"""Measurements over calendar time: a curve with its interval and baseline, marked where something
+was found; and the same as a line within a row of a table."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from django.utils.timezone import localtime
+from apps.common.report.axes import TIME, Axis, words
+from apps.common.report.blocks import Part, part_of
+from measures.blocks import Curve, Series
 
-from apps.common.drawing.axes import Axis, Tick
-from apps.common.numbers import figure
-
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, FLOOR = 400, 170, 48, 390, 12, 136
 SPARK_WIDTH, SPARK_HEIGHT = 120, 28
-_DAY = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,35 +21,6 @@ class TimePoint:
     low: float | None = None
     high: float | None = None
     marked: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Dot:
-    x: float
-    y: float
-    title: str
-    marked: bool
-
-
-@dataclass(frozen=True, slots=True)
-class TimeChart:
-    """`summary` says in words what is drawn; `number` is the series' colour."""
-
-    title: str
-    line: str
-    band: str
-    dots: list[Dot]
-    baseline: float | None
-    x_ticks: list[Tick]
-    y_ticks: list[Tick]
-    summary: str
-    number: int
-    width: int = WIDTH
-    height: int = HEIGHT
-    left: int = LEFT
-    right: int = RIGHT
-    top: int = TOP
-    floor: int = FLOOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,43 +42,32 @@ def time_chart(
     points: Sequence[TimePoint],
     *,
     baseline: float | None = None,
-    number: int = 1,
     start: datetime | None = None,
     end: datetime | None = None,
-) -> TimeChart | None:
+) -> Part | None:
     """None without points. `start` and `end` widen the axis, so that charts stand above each other
     in the same time."""
     if not points:
         return None
-    times = [one.at for one in points] + [at for at in (start, end) if at is not None]
-    first, last = min(times), max(times)
-    if last - first < timedelta(minutes=1):
-        first, last = first - timedelta(minutes=30), last + timedelta(minutes=30)
-    bounds = [x for one in points for x in (one.low, one.high) if x is not None]
-    known = [one.value for one in points] + bounds
-    y = Axis(known + ([baseline] if baseline is not None else []), FLOOR, TOP)
-    ticks = y.ticks
-    placed = [(_place(one.at, first, last), one) for one in points]
-    whole = [(x, one) for x, one in placed if one.low is not None and one.high is not None]
-    band = [f"{x},{y.at(one.high)}" for x, one in whole]
-    band += [f"{x},{y.at(one.low)}" for x, one in reversed(whole)]
-    few = len(points) <= 60
-    dots = [
-        Dot(x, y.at(one.value) or 0.0, f"{figure(one.value)}, {_when(one.at)}", one.marked)
-        for x, one in placed
-        if few or one.marked
-    ]
-    return TimeChart(
-        title=title,
-        line=" ".join(f"{x},{y.at(one.value)}" for x, one in placed) if len(placed) > 1 else "",
-        band=" ".join(band) if len(whole) > 1 else "",
-        dots=dots,
-        baseline=y.at(baseline),
-        x_ticks=_time_ticks(first, last),
-        y_ticks=ticks,
-        summary=_summary(title, points, baseline),
-        number=number,
+    series = Series(
+        label=title,
+        x=tuple(one.at.timestamp() for one in points),
+        y=tuple(one.value for one in points),
+        low=tuple(one.low for one in points),
+        high=tuple(one.high for one in points),
+        marked=tuple(one.marked for one in points),
     )
+    block = Curve(
+        title=title,
+        series=(series,),
+        x_label="When",
+        y_label="",
+        x_unit=TIME,
+        x_range=tuple(at.timestamp() for at in (start, end) if at is not None),
+        reference=baseline,
+        reference_label="baseline",
+    )
+    return part_of(block, small=True)
 
 
 def spark(name: str, points: Sequence[TimePoint], *, baseline: float | None = None) -> Spark | None:
@@ -120,47 +78,12 @@ def spark(name: str, points: Sequence[TimePoint], *, baseline: float | None = No
     axis = Axis(values + ([baseline] if baseline is not None else []), SPARK_HEIGHT - 4, 4)
     step = (SPARK_WIDTH - 8) / (len(points) - 1)
     placed = [(round(4 + k * step, 1), axis.at(value) or 0.0) for k, value in enumerate(values)]
+    marked = [place for place, one in zip(placed, points, strict=True) if one.marked]
     return Spark(
         line=" ".join(f"{x},{y}" for x, y in placed),
         last=placed[-1],
-        annotations=[place for place, one in zip(placed, points, strict=True) if one.marked],
+        annotations=marked,
         baseline=axis.at(baseline),
-        summary=_summary(name, points, baseline),
+        summary=f"{name}: {words(values[-1])}; {len(values)} measurements from "
+        f"{words(min(values))} to {words(max(values))}, {len(marked)} with a finding.",
     )
-
-
-def _place(at: datetime, first: datetime, last: datetime) -> float:
-    share = (at - first) / (last - first)
-    return round(LEFT + (RIGHT - LEFT) * share, 1)
-
-
-def _time_ticks(first: datetime, last: datetime) -> list[Tick]:
-    """At most four; days as dates, shorter spans as times of the day."""
-    span = (last - first).total_seconds()
-    form = "%H:%M" if span < 2 * _DAY else "%-d %b"
-    ticks, seen = [], set()
-    for k in range(4):
-        at = first + (last - first) * (k / 3)
-        label = f"{localtime(at):{form}}"
-        if label not in seen:
-            seen.add(label)
-            ticks.append(Tick(_place(at, first, last), label))
-    return ticks
-
-
-def _when(at: datetime) -> str:
-    return f"{localtime(at):%-d %b %Y %H:%M %Z}"
-
-
-def _summary(name: str, points: Sequence[TimePoint], baseline: float | None) -> str:
-    first, last = points[0], points[-1]
-    said = f"{name}: {figure(last.value)} on {_when(last.at)}"
-    if len(points) > 1:
-        values = [one.value for one in points]
-        said += (
-            f"; {len(points)} measurements since {_when(first.at)}, "
-            f"from {figure(min(values))} to {figure(max(values))}"
-        )
-    marked = sum(one.marked for one in points)
-    said += f", {marked} with a finding" if marked else ""
-    return said + (f". Baseline {figure(baseline)}." if baseline is not None else ".")

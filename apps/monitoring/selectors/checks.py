@@ -13,8 +13,7 @@ from apps.monitoring.selectors.run_outputs import RunOutputs
 from apps.training.models import Alert, Run, RunEvent
 from measures.drift import Level, Shift
 from workers.config import recipe_fields
-from workers.diagnosis.experiments import EXPERIMENTS
-from workers.diagnosis.verdict import Experiment
+from workers.rules.experiments import EXPERIMENTS, Experiment
 
 CONFIRMS, REFUTES, UNDECIDED = "confirms", "refutes", "undecided"
 REPEATS = ("minimal", "one_change")  # launch the run's own kind again, in small

@@ -16,27 +16,36 @@ from apps.training.metric_blocks import Column, Point
 from apps.training.models import Run, RunEvent
 from apps.training.selectors import attempt_ends, metric_columns, pages
 from apps.training.selectors.reference import baseline_of
+from workers.config import recipe_config
 from workers.contract.events import Evidence
-from workers.contract.guards import LINKS, RULES
-from workers.diagnosis.baseline import WIDTH, Baseline, baseline_from_json
-from workers.diagnosis.detectors import DETECTORS, detectors_of, needed_metrics
 from workers.diagnosis.replay import diagnose
-from workers.diagnosis.verdict import Finding, Verdict, finding_from_json, verdict
+from workers.rules.choices import diagnosing_rules, needed_metrics
+from workers.rules.diagnosis import (
+    WIDTH,
+    Baseline,
+    Finding,
+    Verdict,
+    baseline_from_json,
+    finding_from_json,
+    verdict,
+)
+from workers.rules.rule import STAGES
+from workers.rules.table import RULES
 
 MOST_STEPS = 2000
 KEPT_S = 24 * 3600
 LIVE_S, PATIENCE = 10, 20  # a live run is judged again after so long, or so many times its cost
 TRAINED = frozenset({"sft", "reward", "dpo", "ppo", "grpo"})
-# What was worked out by other detectors, or kept in another form, is not shown.
-_FORM = 3
-_VERSION = sha256(f"{_FORM}{DETECTORS}".encode()).hexdigest()[:12]
+# What was worked out by other rules, or kept in another form, is not shown.
+_FORM = 4
+_VERSION = sha256(f"{_FORM}{RULES}".encode()).hexdigest()[:12]
 _FIELDS = {field.name for field in fields(Evidence)}
 _INFORM = {rule.name for rule in RULES if rule.severity == "info"}
 
 
 @dataclass(frozen=True, slots=True)
 class Unjudged:
-    """A detector that had nothing to look at; `missing` are the figures the run does not have,
+    """A rule that had nothing to judge; `missing` are the metrics the run does not have,
     empty where it has them but too few of them."""
 
     title: str
@@ -68,9 +77,9 @@ class Diagnosed:
     @property
     def judged_stages(self) -> list[str]:
         blind = {one.title for one in self.unjudged}
-        stages = {one.link for one in detectors_of(self.kind) if one.title not in blind}
-        stages |= {one.link for one in self.findings}
-        return [stage for stage in LINKS if stage in stages]
+        stages = {one.stage for one in diagnosing_rules(self.kind) if one.title not in blind}
+        stages |= {one.stage for one in self.findings}
+        return [stage for stage in STAGES if stage in stages]
 
 
 def trained_kind(run: Run) -> str:
@@ -123,12 +132,12 @@ def _diagnosed(run: Run) -> Diagnosed:
     found = diagnose(
         series,
         kind=kind,
-        config=run.config,
+        config=recipe_config(kind, run.config),
         evidence=evidence_said(run),
         failure=failed,
         baseline=baseline,
     )
-    by_title = {one.title: one.link for one in detectors_of(kind)}
+    by_title = {one.title: one.stage for one in diagnosing_rules(kind)}
     return Diagnosed(
         kind=kind,
         findings=found.findings,
@@ -146,7 +155,7 @@ def _diagnosed(run: Run) -> Diagnosed:
 
 def analysed_series(columns: Mapping[str, Column], kind: str) -> dict[str, list[Point]]:
     """The curves that a diagnosis of `kind` reads, thinned to about `MOST_STEPS` steps that they
-    have in common: detectors compare figures of one step, so each curve may not be thinned for
+    have in common: rules compare metrics of one step, so each curve may not be thinned for
     itself. Short curves (evaluations) keep every step, and so does a number that is none, in
     whichever curve it stands."""
     needed = set(needed_metrics(kind))

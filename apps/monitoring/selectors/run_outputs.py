@@ -12,7 +12,7 @@ from apps.training.models import Artifact, Checkpoint, Run, RunInput
 from apps.training.selectors import checkpoint_for_use, checkpoints, metric_series
 from apps.training.services.kinds import OPTIMISED, PAIRS, PROMPTS, REWARDS, Input, reads_model
 from workers.config import recipe_config, recipe_fields
-from workers.diagnosis.verdict import Experiment
+from workers.rules.experiments import Experiment
 
 ROLLOUTS = "rollouts.jsonl"
 TRAIN = "train"

@@ -23,16 +23,13 @@ from apps.monitoring.models import Incident, IncidentEntry
 from apps.monitoring.services import notifications
 from apps.training.models import Alert, Run, RunEvent
 from workers.contract.events import Evidence
-from workers.contract.guards import RULES
-from workers.diagnosis.detectors import DETECTORS, title_of
 from workers.diagnosis.replay import findings_said
-from workers.diagnosis.verdict import TREND, Finding, finding_of_failure, verdict
+from workers.rules.choices import BY_NAME, title_of
+from workers.rules.diagnosis import Finding, finding_of_failure, verdict
 
 # What broke first in a run, by what the run has said so far: the cause an incident is about.
 
 MOST_EVIDENCE = 1000  # the earliest; a run says each problem once, so there are a few dozen
-_GUARDS = {rule.name: rule for rule in RULES}
-_DETECTORS = {one.rule: one for one in DETECTORS}
 _FIELDS = {field.name for field in fields(Evidence)}
 
 
@@ -69,28 +66,22 @@ def findings_of(run: Run, *, alerts: Iterable[int], after: int = 0) -> list[Find
 
 def rule_stage(rule: str) -> str:
     """The stage that a rule stands for; empty for a rule without one."""
-    known = _GUARDS.get(rule) or _DETECTORS.get(rule)
-    return known.link if known is not None else ""
-
-
-def rule_title(rule: str) -> str:
-    guard = _GUARDS.get(rule)
-    return guard.title if guard is not None else title_of(rule)
+    known = BY_NAME.get(rule)
+    return known.stage if known is not None else ""
 
 
 def _by_rule(rule: str, step: int) -> list[Finding]:
-    link = rule_stage(rule)
-    if not link:
+    known = BY_NAME.get(rule)
+    if known is None:
         return []
-    known = _GUARDS.get(rule) or _DETECTORS.get(rule)
     return [
         Finding(
-            link=link,
+            stage=known.stage,
             rule=rule,
-            evidence_class=known.evidence_class if known is not None else TREND,
+            evidence_class=known.evidence_class,
             step=step,
-            onset=step,
-            title=rule_title(rule),
+            start_step=step,
+            title=known.title,
         )
     ]
 
@@ -272,21 +263,21 @@ def _open(run: Run, cause: Finding | None, fresh: list[Alert]) -> Incident:
 
 def _describe(incident: Incident, cause: Finding | None) -> None:
     """Say what the incident is about; without a cause on the chain, the rule that spoke."""
-    run, link = incident.run, cause.link if cause is not None else ""
+    run, link = incident.run, cause.stage if cause is not None else ""
     assert run is not None  # noqa: S101 — incidents of this module are of runs
     incident.link = link
     incident.key = f"{_prefix(run)}{link or incident.rule}"[:120]
-    incident.title = (cause.title if cause is not None else rule_title(incident.rule))[:200]
+    incident.title = (cause.title if cause is not None else title_of(incident.rule))[:200]
     if cause is not None:
-        incident.rule, incident.onset_step = cause.rule, cause.onset
+        incident.rule, incident.onset_step = cause.rule, cause.start_step
         if cause.detail:
             incident.message = cause.detail
 
 
 def _move(incident: Incident, cause: Finding) -> None:
     """An earlier or more outward cause came to light: from now on the incident is about it."""
-    if (incident.link, incident.rule) == (cause.link, cause.rule):
-        incident.onset_step = cause.onset
+    if (incident.link, incident.rule) == (cause.stage, cause.rule):
+        incident.onset_step = cause.start_step
         if cause.detail:
             incident.message = cause.detail
         return

@@ -27,8 +27,7 @@ from apps.training.models import Run
 from apps.training.services import run_clone, run_launch
 from apps.training.services.attempts import run_locked
 from workers.contract.wire import QUEUE_SHORT
-from workers.diagnosis.experiments import EXPERIMENTS
-from workers.diagnosis.verdict import Experiment
+from workers.rules.experiments import EXPERIMENTS, Experiment
 
 log = logging.getLogger(__name__)
 _LONGEST_NAME = 120
@@ -57,7 +56,7 @@ def check_launch(
     key: str = "",
     step: int | None = None,
 ) -> Run:
-    """Launch `experiment` (an id of workers.diagnosis.experiments) about `run`; near `step`, where
+    """Launch `experiment` (an id of workers.rules.experiments) about `run`; near `step`, where
     the problem is known to be there.
 
     The same `key` gives the run that it gave before, and while the same experiment about the same

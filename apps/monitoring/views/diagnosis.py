@@ -9,9 +9,9 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from apps.accounts.permissions import STAFF, project_page
+from apps.common import playbook
 from apps.common.errors import Conflict, DomainError, Missing
 from apps.common.http import Request
-from apps.monitoring import playbook
 from apps.monitoring.forms import RunImportForm
 from apps.monitoring.models import Incident
 from apps.monitoring.screens.diagnosis import diagnosis_view, tab_url
@@ -27,7 +27,7 @@ from apps.monitoring.stages import STAGE_NAMES
 from apps.training import selectors
 from apps.training.models import Run
 from apps.training.selectors.results import report_read
-from workers.diagnosis.verdict import Finding
+from workers.rules.diagnosis import Finding
 
 CHART_POINTS = 300
 CHECK_POLL_S, RUN_POLL_S = 3, 15
@@ -55,7 +55,7 @@ def check_launch(request: Request, run_id: str) -> HttpResponse:
         experiment=request.POST.get("experiment", ""),
         user=request.user,
         key=request.POST.get("key", "")[:64],
-        step=first.onset if first else None,
+        step=first.start_step if first else None,
     )
     if request.htmx:
         return _shown(request, _context(run))
@@ -96,7 +96,7 @@ def _checks(run: Run, first: Finding | None) -> ChecksView:
     """An imported run has left nothing that a check could look at."""
     if run.kind == Run.Kind.IMPORTED:
         return checks_view(first, [], {})
-    states = experiment_states(run, step=first.onset if first else None)
+    states = experiment_states(run, step=first.start_step if first else None)
     ended = [one.run for one in states if one.run is not None and not one.run.is_live]
     reports = {one.pk: report_read(one, FILE, version=None).data for one in ended}
     return checks_view(first, states, reports)
@@ -137,7 +137,7 @@ def playbook_list(request: Request) -> HttpResponse:
 @project_page(STAFF)
 def playbook_entry(request: Request, entry: str) -> HttpResponse:
     """One entry; with `?run=` its checks become buttons and links of that run."""
-    known = playbook.entry_get(entry)
+    known = playbook.pages().get(entry)
     if known is None:
         raise Missing("There is no such entry in the playbook.", field="entry")
     run = _run(request)

@@ -124,10 +124,6 @@ def _cell(value: Any) -> Any:
 # --- words ---------------------------------------------------------------------------------------
 
 
-def percent(share: float | None) -> str:
-    return "—" if share is None else f"{100 * share:.1f} %"
-
-
 def with_interval(found: Interval) -> str:
     """ "61.3 % (58.1–64.2 %, n = 1,204)" """
     if found.value is None:

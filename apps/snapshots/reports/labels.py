@@ -7,6 +7,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from apps.common.numbers import share as percent
 from apps.snapshots.reports.checks import (
     MOST_EXAMPLES,
     OK,
@@ -19,7 +20,6 @@ from apps.snapshots.reports.checks import (
     check,
     examples,
     excerpt,
-    percent,
     shares,
     with_interval,
     worst,

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from apps.common.numbers import share as percent
 from apps.snapshots.assembling.tally import FEW_PAIRS, VERY_FEW_PAIRS
 from apps.snapshots.reports.checks import (
     OK,
@@ -18,7 +19,6 @@ from apps.snapshots.reports.checks import (
     curve,
     examples,
     excerpt,
-    percent,
     points,
     shares,
     with_interval,

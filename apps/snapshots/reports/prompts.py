@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from apps.common.numbers import share as percent
 from apps.snapshots.reports.checks import (
     OK,
     STOP,
@@ -17,7 +18,6 @@ from apps.snapshots.reports.checks import (
     check,
     examples,
     excerpt,
-    percent,
     shares,
     table,
     with_interval,

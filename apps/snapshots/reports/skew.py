@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from apps.common.numbers import share as percent
 from apps.snapshots.reports.checks import (
     OK,
     STOP,
@@ -16,7 +17,6 @@ from apps.snapshots.reports.checks import (
     bars,
     check,
     excerpt,
-    percent,
     shares,
     table,
     with_interval,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import sparse
 
+from apps.common.numbers import share as percent
 from apps.snapshots.recipe import PRIVATE_SPLITS, TRAIN
 from apps.snapshots.reports.checks import (
     OK,
@@ -17,7 +18,6 @@ from apps.snapshots.reports.checks import (
     check,
     examples,
     excerpt,
-    percent,
     shares,
     table,
 )

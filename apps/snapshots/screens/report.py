@@ -1,15 +1,15 @@
-"""What the bias report prints: its stored JSON in, words and SVG geometry out."""
+"""What the bias report prints: its stored JSON in, blocks to draw out."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+from apps.common.report.axes import COUNT, NUMBER, SHARE, TEXT
+from apps.common.report.blocks import Part, part_of
 from apps.snapshots.reports.checks import LEVELS, OK, STOP, UNKNOWN, WARN
-
-BAR = 200  # units of a row's drawing; its width on the page is the stylesheet's
-# The learning curve's drawing, in pixels.
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, FLOOR = 420, 190, 46, 14, 14, 156
+from measures.blocks import Bars, Curve, Intervals, Series, Table
+from measures.estimate import Interval
 
 # (tone, icon, words for one check, words for a count of them)
 LEVEL_WORDS = {
@@ -21,60 +21,13 @@ LEVEL_WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class DotRow:
-    """A share with its interval on a line from 0 to 1; `words` and `bounds` say it in figures."""
+class PairExamples:
+    """Pairs to read, with a word about each; `sides` are the names of the two columns."""
 
-    label: str
-    words: str
-    bounds: str
-    n: int
-    x: float | None
-    low: float | None
-    width: float
-    off: bool  # the interval lies wholly on one side of the middle
-
-
-@dataclass(frozen=True, slots=True)
-class BarRow:
-    label: str
-    n: float
-    width: float
-    marked: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    x: float
-    y: float
-    low: float | None
-    high: float | None
-    label: str
-    words: str
-    anchor: str
-
-
-@dataclass(frozen=True, slots=True)
-class Curve:
-    points: list[Point]
-    line: str
-    ticks: list[tuple[float, str]]  # y, words
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """One piece; the fields that its kind does not have are empty."""
-
-    kind: str
-    caption: str
-    dots: list[DotRow] = field(default_factory=list)
-    middle: float | None = None
-    bars: list[BarRow] = field(default_factory=list)
-    unit: str = ""
-    curve: Curve | None = None
-    columns: list[str] = field(default_factory=list)
-    rows: list[list[str]] = field(default_factory=list)
-    examples: list[Mapping[str, Any]] = field(default_factory=list)
-    sides: list[str] = field(default_factory=list)
+    title: str
+    examples: list[Mapping[str, Any]]
+    sides: list[str]
+    kind: str = "examples"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +41,7 @@ class ReportCheckView:
     verdict: str
     advice: str
     basis: str
-    evidence: list[Evidence]
+    evidence: list[Part | PairExamples]
     is_open: bool
 
 
@@ -138,91 +91,89 @@ def _check(check: Mapping[str, Any], *, folded: bool) -> ReportCheckView:
     )
 
 
-def _evidence(part: Mapping[str, Any]) -> Evidence:
-    kind, caption, rows = part["kind"], part["caption"], part["rows"]
+def _evidence(part: Mapping[str, Any]) -> Part | PairExamples:
+    kind, title, rows = part["kind"], part["caption"], part["rows"]
+    if kind == "examples":
+        return PairExamples(title, rows, part["sides"])
+    if kind == "table":
+        cells = tuple(tuple(row) for row in rows)
+        return part_of(
+            Table(
+                title=title,
+                columns=tuple(name.removesuffix(" %") for name in part["columns"]),
+                formats=tuple(
+                    _unit(name, [row[k] for row in cells]) for k, name in enumerate(part["columns"])
+                ),
+                rows=cells,
+            )
+        )
+    if kind == "bars":
+        bars = tuple((row["label"], _marked(row)) for row in rows)
+        parts = (part["unit"], "marked") if any(row["marked"] for row in rows) else ()
+        return part_of(Bars(title=title, rows=bars, parts=parts, note=part["unit"].capitalize()))
+    estimates = [(row["label"], _interval(row)) for row in rows]
     if kind == "shares":
         middle = part["middle"]
-        dots = [_dot(row, middle) for row in rows]
-        return Evidence(kind, caption, dots=dots, middle=None if middle is None else BAR * middle)
-    if kind == "bars":
-        most = max((row["n"] for row in rows), default=0) or 1
-        bars = [
-            BarRow(r["label"], r["n"], round(BAR * r["n"] / most, 1), r["marked"]) for r in rows
-        ]
-        return Evidence(kind, caption, bars=bars, unit=part["unit"])
-    if kind == "curve":
-        return Evidence(kind, caption, unit=part["unit"], curve=_curve(rows))
-    if kind == "table":
-        columns = part["columns"]
-        cells = [[_cell(columns[k], value) for k, value in enumerate(row)] for row in rows]
-        names = [name.removesuffix(" %") for name in columns]
-        return Evidence(kind, caption, columns=names, rows=cells)
-    return Evidence(kind, caption, examples=rows, sides=part["sides"])
-
-
-def _dot(row: Mapping[str, Any], middle: float | None) -> DotRow:
-    value, low, high = row["value"], row["low"], row["high"]
-    if value is None:
-        return DotRow(row["label"], row["why"], "", row["n"], None, None, 0.0, False)
-    whole = low is not None and high is not None
-    off = whole and middle is not None and (low > middle or high < middle)
-    return DotRow(
-        label=row["label"],
-        words=f"{100 * value:.1f} %",
-        bounds=f"({100 * low:.1f}–{100 * high:.1f} %)" if whole else f"({row['why']})",
-        n=row["n"],
-        x=round(BAR * value, 1),
-        low=round(BAR * low, 1) if whole else None,
-        width=round(BAR * (high - low), 1) if whole else 0.0,
-        off=off,
+        return part_of(
+            Intervals(
+                title=title,
+                rows=tuple(estimates),
+                reference=middle,
+                tones=tuple("accent" if _is_off(of, middle) else "plain" for _, of in estimates),
+            )
+        )
+    known = [(label, of) for label, of in estimates if of.value is not None]
+    series = Series(
+        label=title,
+        x=tuple(range(len(known))),
+        y=tuple(of.value for _, of in known),
+        low=tuple(of.low for _, of in known),
+        high=tuple(of.high for _, of in known),
+    )
+    return part_of(
+        Curve(
+            title=title,
+            series=(series,),
+            x_label=part["unit"],
+            y_label="",
+            x_names=tuple((float(k), label) for k, (label, _) in enumerate(known)),
+            y_unit=SHARE,
+        )
     )
 
 
-def _share(value: float, low: float | None, high: float | None) -> str:
-    said = f"{100 * value:.1f} %"
-    return said if low is None or high is None else f"{said} ({100 * low:.1f}–{100 * high:.1f} %)"
+def _interval(row: Mapping[str, Any]) -> Interval:
+    value, why = row["value"], row.get("why") or None
+    return Interval(
+        value=value,
+        low=row["low"],
+        high=row["high"],
+        n=row["n"],
+        undefined=why if value is None else None,
+        no_interval=why if value is not None else None,
+    )
 
 
-def _cell(column: str, value: Any) -> str:
-    if value is None:
-        return "—"
-    if isinstance(value, str):
-        return value
+def _is_off(of: Interval, middle: float | None) -> bool:
+    """Whether the interval lies wholly on one side of the middle."""
+    if middle is None or of.low is None or of.high is None:
+        return False
+    return of.low > middle or of.high < middle
+
+
+def _marked(row: Mapping[str, Any]) -> tuple[float, float]:
+    """A marked bar has the second colour."""
+    return (0.0, row["n"]) if row["marked"] else (row["n"], 0.0)
+
+
+def _unit(column: str, values: list[Any]) -> str:
+    """How a table's column is printed; its name says which shares are in per cent."""
+    known = [value for value in values if value is not None]
+    if any(isinstance(value, str) for value in known):
+        return TEXT
     if column.endswith(" %"):
-        return f"{100 * value:.1f} %"
-    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.3g}"
-
-
-def _curve(rows: list[Mapping[str, Any]]) -> Curve:
-    known = [row for row in rows if row["value"] is not None]
-    bounds = [
-        row[name] for row in known for name in ("value", "low", "high") if row[name] is not None
-    ]
-    floor, ceiling = (min(bounds), max(bounds)) if bounds else (0.0, 1.0)
-    least, most = int(20 * floor) / 20, min(1.0, (int(20 * ceiling) + 1) / 20)
-
-    def at(share: float | None) -> float | None:
-        if share is None:
-            return None
-        return round(FLOOR - (FLOOR - TOP) * (share - least) / (most - least), 1)
-
-    step = (WIDTH - LEFT - RIGHT) / max(1, len(known) - 1)
-    points = []
-    for place, row in enumerate(known):
-        last = place == len(known) - 1
-        points.append(
-            Point(
-                x=round(LEFT + step * place, 1),
-                y=at(row["value"]) or 0.0,
-                low=at(row["low"]),
-                high=at(row["high"]),
-                label=row["label"],
-                words=_share(row["value"], row["low"], row["high"]),
-                anchor="start" if not place else "end" if last else "middle",
-            )
-        )
-    ticks = [(at(least) or 0.0, f"{100 * least:.0f} %"), (at(most) or 0.0, f"{100 * most:.0f} %")]
-    return Curve(points, " ".join(f"{p.x},{p.y}" for p in points), ticks)
+        return SHARE
+    return COUNT if all(float(value).is_integer() for value in known) else NUMBER
 
 
 COLUMNS = ("check", "verdict", "figure", "row", "value", "low", "high", "n")

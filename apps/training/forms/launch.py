@@ -15,6 +15,7 @@ from django.http import QueryDict
 from apps.accounts.models import Project
 from apps.common.errors import DomainError
 from apps.common.json_limits import json_check
+from apps.common.playbook import advice
 from apps.training.forms.needs import NeedsForm
 from apps.training.models import Run, RunInput
 from apps.training.selectors import pages
@@ -30,7 +31,9 @@ from workers.config import (
 )
 from workers.config.inference import ONLY_IN_TESTS, drill_folder
 from workers.config.parsing import Section
-from workers.contract.guards import TESTS, GuardRule, guard_errors, rules_of
+from workers.rules.choices import guard_errors, guardrails_of
+from workers.rules.rule import Rule
+from workers.rules.words import test_words
 
 SECTION_HELP = {
     Section.MODEL: "What is trained (all weights or adapters) and in which precision.",
@@ -392,8 +395,9 @@ _WHERE = re.compile(r"guards\.(\w+)(?:\.(\w+))?: (.*)", re.DOTALL)
 class GuardRow:
     """One rule with its bound fields; `changed` where this form departs from the default."""
 
-    rule: GuardRule
+    rule: Rule
     test: str
+    advice: str
     threshold: forms.BoundField | None
     patience: forms.BoundField | None
     action: forms.BoundField
@@ -409,7 +413,7 @@ def guard_fields(kind: str, chosen: Mapping[str, Any]) -> dict[str, forms.Field]
     """The fields of every rule of `kind`, filled with what `chosen` (a setting `guards`) says."""
     sound = chosen if isinstance(chosen, Mapping) and not guard_errors(kind, chosen) else {}
     fields: dict[str, forms.Field] = {}
-    for rule in rules_of(kind, sound):
+    for rule in guardrails_of(kind, sound):
         fields[f"{PREFIX}{rule.name}_action"] = forms.ChoiceField(
             label=f"What happens: {rule.title}",
             choices=[(action, ACTION_WORDS.get(action, action)) for action in rule.actions],
@@ -420,7 +424,7 @@ def guard_fields(kind: str, chosen: Mapping[str, Any]) -> dict[str, forms.Field]
             continue
         fields[f"{PREFIX}{rule.name}_threshold"] = forms.FloatField(
             label=f"Limit: {rule.title}",
-            initial=rule.threshold,
+            initial=rule.limit,
             required=False,
             widget=forms.NumberInput({"step": "any"}),
         )
@@ -436,7 +440,7 @@ def guard_fields(kind: str, chosen: Mapping[str, Any]) -> dict[str, forms.Field]
 
 def guard_rows(form: forms.Form, kind: str) -> list[GuardRow]:
     rows = []
-    for default in rules_of(kind):
+    for default in guardrails_of(kind):
         name = f"{PREFIX}{default.name}"
         action = form[f"{name}_action"]
         has_limit = f"{name}_threshold" in form.fields
@@ -444,9 +448,19 @@ def guard_rows(form: forms.Form, kind: str) -> list[GuardRow]:
         patience = form[f"{name}_patience"] if has_limit else None
         changed = str(action.value() or default.action) != default.action or any(
             field is not None and not _same(field.value(), value)
-            for field, value in ((threshold, default.threshold), (patience, default.patience[0]))
+            for field, value in ((threshold, default.limit), (patience, default.patience[0]))
         )
-        rows.append(GuardRow(default, TESTS[default.test], threshold, patience, action, changed))
+        rows.append(
+            GuardRow(
+                default,
+                test_words(default),
+                advice(default.name),
+                threshold,
+                patience,
+                action,
+                changed,
+            )
+        )
     return rows
 
 
@@ -462,7 +476,7 @@ def guards_chosen(kind: str, cleaned: Mapping[str, Any]) -> dict[str, Any]:
     """The setting `guards`: of each rule what differs from its default. A field left empty, or one
     that has an error, is as it is."""
     chosen: dict[str, Any] = {}
-    for rule in rules_of(kind):
+    for rule in guardrails_of(kind):
         name = f"{PREFIX}{rule.name}"
         given = {
             "threshold": cleaned.get(f"{name}_threshold"),
@@ -470,7 +484,7 @@ def guards_chosen(kind: str, cleaned: Mapping[str, Any]) -> dict[str, Any]:
             "action": cleaned.get(f"{name}_action") or None,
         }
         as_is = {
-            "threshold": rule.threshold,
+            "threshold": rule.limit,
             "patience": rule.patience[0],
             "action": rule.action,
         }

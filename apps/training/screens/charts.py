@@ -10,6 +10,7 @@ from django.http import QueryDict
 from django.urls import NoReverseMatch, reverse
 from django.utils.http import urlencode
 
+from apps.common import playbook
 from apps.common.numbers import figure
 from apps.common.registry import playbook_url
 from apps.training.display import metric_summary, speakable
@@ -19,9 +20,9 @@ from apps.training.screens import histograms as spread
 from apps.training.screens.panels import ENOUGH, PANELS, References, references, source
 from apps.training.selectors.metrics import Spread, histogram_names, histograms, metric_series
 from apps.training.selectors.results import DetectorFinding
-from workers.contract.guards import GuardRule
 from workers.contract.metrics import headline_names, metric_or_own
-from workers.diagnosis.detectors import DETECTORS
+from workers.rules.choices import BY_NAME, title_of
+from workers.rules.rule import Rule
 
 TABLE_POINTS = 200  # thinned curves keep their first, last, least and greatest value
 
@@ -150,8 +151,7 @@ def _is_number(value: Any) -> bool:
 # What is drawn on the chart of a metric besides its curve: active limits, alerts, findings.
 
 # Tests whose threshold is in the unit of the metric itself, so that it can be drawn as a line.
-DRAWABLE = frozenset({"level", "window", "spread"})
-_DETECTORS = {one.rule: one for one in DETECTORS}
+DRAWABLE = frozenset({"level", "window", "spread", "median"})
 
 
 def limits_of(run: Run) -> list[dict[str, Any]]:
@@ -159,7 +159,7 @@ def limits_of(run: Run) -> list[dict[str, Any]]:
     return [
         {
             "metric": rule.metric,
-            "value": rule.threshold,
+            "value": rule.limit,
             "bound": rule.bound,
             "title": rule.title,
             "stops": rule.action == "stop",
@@ -177,7 +177,7 @@ def annotations_of(
     `known` are the names of the run's metrics. A finding that raised an alert is one mark with it.
     What no metric can be named for stands on the chart of the kind's headline.
     """
-    rules = {rule.name: rule for rule in rules_in_force(run)}
+    rules = _rules(run)
     headline = next((name for name in headline_names(run.trained_kind) if name in known), None)
     findings = {(one.rule, one.step): one for one in found}
     annotations = []
@@ -205,7 +205,7 @@ def annotations_of(
                 "onset": one.start_step,
                 "severity": "warning",
                 "rule": one.rule,
-                "text": _said(one, rules),
+                "text": _said(one),
                 "threshold": None,
                 "links": [["Samples at this step", samples_near(run, one.step)]],
             }
@@ -231,39 +231,37 @@ def samples_near(run: Run, step: int) -> str:
     return f"{page_of(run)}?{urlencode({'tab': 'samples', 'until': step})}"
 
 
-def _metric(rule: str, rules: Mapping[str, GuardRule], known: Sequence[str]) -> str | None:
-    """The metric that a rule reads: a guardrail's own, a detector's first; for other rules the part
-    of the name before a colon, where that is a metric."""
+def _rules(run: Run) -> dict[str, Rule]:
+    """By every name they have had; guardrails as they were set in the run."""
+    own = {name: rule for rule in rules_in_force(run) for name in rule.names}
+    return {**BY_NAME, **own}
+
+
+def _metric(rule: str, rules: Mapping[str, Rule], known: Sequence[str]) -> str | None:
+    """The metric that a rule reads first; for other rules the part of the name before a colon,
+    where that is a metric."""
     if rule in rules:
         return rules[rule].metric
-    if rule in _DETECTORS:
-        return _DETECTORS[rule].metrics[0]
     name = rule.partition(":")[0]
     return name if name in known or "/" in name else None
 
 
-def _threshold(alert: Alert, metric: str | None, rules: Mapping[str, GuardRule]) -> Any:
+def _threshold(alert: Alert, metric: str | None, rules: Mapping[str, Rule]) -> Any:
     """The alert's threshold, where it is in the unit of the metric on whose chart it stands."""
     rule = rules.get(alert.rule)
-    if metric is None or (alert.rule in _DETECTORS and rule is None):
-        return None
-    if rule is not None and rule.test not in DRAWABLE:
+    if metric is None or (rule is not None and not (rule.actions and rule.test in DRAWABLE)):
         return None
     return speakable(alert.threshold)
 
 
-def _said(one: DetectorFinding, rules: Mapping[str, GuardRule]) -> str:
-    known = rules.get(one.rule) or _DETECTORS.get(one.rule)
-    title = known.title if known else one.rule.replace("_", " ").capitalize()
+def _said(one: DetectorFinding) -> str:
     value = f": {figure(one.value)} {one.unit}".rstrip() if one.value is not None else ""
     expected = f", expected {one.expected}" if one.expected else ""
     detail = f". {one.detail}" if one.detail else ""
-    return f"{title}{value}{expected}{detail}"
+    return f"{title_of(one.rule)}{value}{expected}{detail}"
 
 
 # The alerts tab: what fired, what to do about it, and where it is dealt with.
-
-_WHY = {one.rule: (one.title, one.why) for one in DETECTORS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,17 +278,16 @@ class AlertRow:
 
 
 def alert_rows(run: Run, alerts: Sequence[Alert]) -> list[AlertRow]:
-    rules = {rule.name: (rule.title, rule.advice) for rule in rules_in_force(run)}
     incidents = _incidents(run, alerts)
     rows = []
     for alert in alerts:
-        title, advice = rules.get(alert.rule) or _WHY.get(alert.rule) or ("", "")
+        known = BY_NAME.get(alert.rule)
         rows.append(
             AlertRow(
                 alert=alert,
                 tone={"critical": "bad", "warning": "warn"}.get(alert.severity, ""),
-                title=title,
-                advice=advice,
+                title=known.title if known is not None else "",
+                advice=playbook.advice(alert.rule),
                 playbook=playbook_url(run.project.slug, alert.rule),
                 incident=incidents.get(alert.pk, ""),
                 samples=samples_near(run, alert.step),

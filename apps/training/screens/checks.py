@@ -8,14 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from apps.common.drawing.blocks import Part, parts
 from apps.common.numbers import figure, filesize
+from apps.common.playbook import experiment_words
+from apps.common.report.blocks import Part, parts
 from apps.training.models import Run
 from apps.training.selectors.results import report_read
 from apps.training.services.layouts import layouts_of_kind
-from measures.trust.findings import block_from_json
+from measures.blocks import block_from_json
 from workers.contract.jobs import LAYOUTS
-from workers.diagnosis.experiments import EXPERIMENTS
+from workers.rules.experiments import EXPERIMENTS
 
 METRICS = (
     "time/rollout_s",
@@ -431,16 +432,14 @@ def check_result(run: Run) -> CheckResult | None:
 
 def _of_check(run: Run) -> CheckResult:
     name = run.config.get("check", "reward_plot")
-    experiment = EXPERIMENTS.get(name) if isinstance(name, str) else None
-    question = experiment.question if experiment else ""
+    asked = experiment_words(name) if isinstance(name, str) and name in EXPERIMENTS else None
+    question = asked.do if asked else ""
     outcome, words = str(run.summary.get("outcome")), run.summary.get("words")
     if run.state != Run.State.FINISHED or outcome not in OUTCOMES or not isinstance(words, str):
         return CheckResult(question=question)
     label, tone, icon = OUTCOMES[outcome]
-    meanings = {
-        "confirms": experiment.confirms if experiment else "",
-        "refutes": experiment.refutes if experiment else "",
-    }
+    said = [one.text for one in asked.readings] if asked else ["", ""]
+    meanings = dict(zip(("confirms", "refutes"), said, strict=True))
     drawn, problem = _evidence(run)
     return CheckResult(
         question=question,

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from apps.common.drawing.axes import Axis, Tick
 from apps.common.numbers import figure
+from apps.common.report.axes import Axis, Tick
 from apps.training.selectors.metrics import Spread
 from workers.contract.metrics import metric_or_own
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from apps.common.drawing.axes import Axis, Tick, short
 from apps.common.numbers import figure, fixed
+from apps.common.report.axes import Axis, Tick, short
 from apps.training.models import Run
 from apps.training.selectors.pages import SeedMetric
 from measures.estimate import Interval

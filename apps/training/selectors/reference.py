@@ -6,8 +6,8 @@ from apps.training.models import Alert, Checkpoint, Run, RunInput
 from apps.training.selectors.metrics import metric_series
 from apps.training.selectors.runs import attempt_ends, checkpoint_for_use, checkpoints
 from workers.config import recipe_config
-from workers.diagnosis.baseline import Baseline
-from workers.diagnosis.detectors import compared_metrics
+from workers.rules.choices import compared_metrics
+from workers.rules.diagnosis import Baseline
 
 COMPARED_KINDS = ("ppo", "grpo")
 MOST_RUNS = 12

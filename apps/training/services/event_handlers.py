@@ -30,8 +30,8 @@ from workers.contract.events import (
     ReviewRequested,
     Sample,
 )
-from workers.contract.guards import LINKS
 from workers.contract.wire import ContractError, is_below_run
+from workers.rules.rule import STAGES
 
 _INTEGER_LIMIT = 2**63
 _SEVERITIES = ("info", "warning", "critical")
@@ -174,8 +174,8 @@ def _check_histogram(event: Histogram) -> None:
 
 
 def _check_evidence(event: Evidence) -> None:
-    if event.link not in LINKS:
-        raise ContractError(f"Evidence.link: {event.link!r} is no link of the chain")
+    if event.link not in STAGES:
+        raise ContractError(f"Evidence.link: {event.link!r} is no stage of the chain")
     _text(event.rule, "rule", 60)
     _whole(event.step, "step")
 

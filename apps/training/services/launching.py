@@ -28,8 +28,7 @@ from apps.training.services.points import context_check
 from workers.config import SettingsError, settings_for
 from workers.config.inference import refused_option
 from workers.contract.code_version import code_version
-from workers.contract.jobs import ONE
-from workers.contract.model_names import NOT_ALLOWED, may_be_named
+from workers.contract.jobs import NOT_ALLOWED, ONE, may_be_named
 from workers.contract.wire import JOB_QUEUES, QUEUE_CPU, QUEUE_SHORT
 
 _LONGEST_NAME = 120

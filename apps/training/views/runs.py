@@ -13,7 +13,7 @@ from django.views.decorators.http import require_safe
 
 from apps.accounts.permissions import STAFF, project_page
 from apps.common.http import Request
-from apps.common.registry import RunTab, run_tabs
+from apps.common.registry import RunTab, playbook_url, run_tabs
 from apps.snapshots.selectors.lineage import datasets_behind
 from apps.training import display, selectors, services
 from apps.training.guidance import PREFLIGHT, failure_of, next_step
@@ -151,6 +151,7 @@ def header(run: Run) -> dict[str, Any]:
         "stopped_on_purpose": run.fault == "guard" or run.failure_kind.startswith(PREFLIGHT),
         "may_roll_back": not run.is_live and run.kind in ROLLED_BACK,
         "turn": next_step(run),
+        "failure_page": playbook_url(run.project.slug, run.failure_kind),
     }
 
 

@@ -169,6 +169,66 @@ class AsyncClient:
             operations.decisions_page(project, after=after, limit=limit, outcome=outcome)
         )
 
+    # --- disputes --------------------------------------------------------------------------------
+
+    async def disputes(
+        self, project: str, *, page: int = 50, **filters: str
+    ) -> AsyncIterator[types.DisputeRow]:
+        """What votes did not settle, the most undecided first. Rulings made meanwhile shorten the
+        list: it is read as a whole before the first is given.
+
+        filters: show, topic, cause, ruled, search; see the reference.
+        """
+        rows: list[types.DisputeRow] = []
+        total = 1
+        while len(rows) < total:
+            got = await self.disputes_page(project, offset=len(rows), limit=page, **filters)
+            rows += got.items
+            total = got.total if got.items else 0
+        for row in rows:
+            yield row
+
+    async def disputes_page(
+        self, project: str, *, offset: int = 0, limit: int = 50, **filters: str
+    ) -> types.DisputesPage:
+        """Some of them, from `offset` on."""
+        return await self._send(
+            operations.disputes_page(project, offset=offset, limit=limit, filters=filters)
+        )
+
+    async def dispute(self, project: str, comparison: int) -> types.Dispute:
+        """One comparison to rule on."""
+        return await self._send(operations.dispute(project, comparison))
+
+    async def dispute_votes(self, project: str, comparison: int) -> types.Dispute:
+        """The same with its votes before you have ruled; that is recorded."""
+        return await self._send(operations.dispute_votes(project, comparison))
+
+    async def rule(
+        self,
+        project: str,
+        dispute: types.Dispute,
+        *,
+        choice: str = "",
+        cause: str = "",
+        comment: str = "",
+        action: str = "adjudicate",
+        version: int | None = None,
+    ) -> types.Ruling:
+        """Rule on a dispute as you read it. Where somebody has ruled since: `ruled_meanwhile`.
+
+        action: adjudicate, make_gold, send_again (under guideline `version`), drop or reopen.
+        """
+        body = {
+            "action": action,
+            "choice": choice,
+            "cause": cause,
+            "comment": comment,
+            "version": version,
+            "seen": dispute.seen,
+        }
+        return await self._send(operations.rule(project, dispute.comparison, body))
+
     # --- settings --------------------------------------------------------------------------------
 
     async def settings(self, project: str) -> types.LabelingSettings:

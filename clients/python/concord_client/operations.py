@@ -20,8 +20,8 @@ class Operation(Generic[T]):
 
     Repeating any of them is harmless: a vote and a revision carry an idempotency key, `next`
     returns the pair in hand, a skip of a pair no longer held changes nothing, the same imported
-    rows change nothing, and a settings change sets what it set before. So the client tries again
-    when no answer came.
+    rows change nothing, a settings change sets what it set before, and a ruling that has arrived is
+    refused (`ruled_meanwhile`). So the client tries again when no answer came.
     """
 
     method: str
@@ -114,6 +114,35 @@ def decisions_page(
         {"slug": project},
         query={"after": after, "limit": limit} | ({"outcome": outcome} if outcome else {}),
     )
+
+
+def disputes_page(
+    project: str, *, offset: int, limit: int, filters: Mapping[str, str]
+) -> Operation[types.DisputesPage]:
+    return Operation(
+        "GET",
+        "/projects/{slug}/disputes",
+        types.DisputesPage.read,
+        {"slug": project},
+        query={"offset": offset, "limit": limit, **filters},
+    )
+
+
+def dispute(project: str, comparison: int) -> Operation[types.Dispute]:
+    names = {"slug": project, "comparison": comparison}
+    return Operation("GET", "/projects/{slug}/disputes/{comparison}", types.Dispute.read, names)
+
+
+def dispute_votes(project: str, comparison: int) -> Operation[types.Dispute]:
+    template = "/projects/{slug}/disputes/{comparison}/votes"
+    names = {"slug": project, "comparison": comparison}
+    return Operation("POST", template, types.Dispute.read, names)
+
+
+def rule(project: str, comparison: int, body: Mapping[str, Any]) -> Operation[types.Ruling]:
+    template = "/projects/{slug}/disputes/{comparison}/rulings"
+    names = {"slug": project, "comparison": comparison}
+    return Operation("POST", template, types.Ruling.read, names, body=body)
 
 
 def settings(project: str) -> Operation[types.LabelingSettings]:

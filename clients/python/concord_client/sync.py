@@ -106,6 +106,54 @@ class Client:
             self._client.decisions_page(project, after=after, limit=limit, outcome=outcome)
         )
 
+    def disputes(
+        self, project: str, *, page: int = 50, **filters: str
+    ) -> Iterator[types.DisputeRow]:
+        """See `AsyncClient.disputes`."""
+
+        async def every() -> list[types.DisputeRow]:
+            return [row async for row in self._client.disputes(project, page=page, **filters)]
+
+        yield from self._run(every())
+
+    def disputes_page(
+        self, project: str, *, offset: int = 0, limit: int = 50, **filters: str
+    ) -> types.DisputesPage:
+        """See `AsyncClient.disputes_page`."""
+        return self._run(self._client.disputes_page(project, offset=offset, limit=limit, **filters))
+
+    def dispute(self, project: str, comparison: int) -> types.Dispute:
+        """See `AsyncClient.dispute`."""
+        return self._run(self._client.dispute(project, comparison))
+
+    def dispute_votes(self, project: str, comparison: int) -> types.Dispute:
+        """See `AsyncClient.dispute_votes`."""
+        return self._run(self._client.dispute_votes(project, comparison))
+
+    def rule(
+        self,
+        project: str,
+        dispute: types.Dispute,
+        *,
+        choice: str = "",
+        cause: str = "",
+        comment: str = "",
+        action: str = "adjudicate",
+        version: int | None = None,
+    ) -> types.Ruling:
+        """See `AsyncClient.rule`."""
+        return self._run(
+            self._client.rule(
+                project,
+                dispute,
+                choice=choice,
+                cause=cause,
+                comment=comment,
+                action=action,
+                version=version,
+            )
+        )
+
     def settings(self, project: str) -> types.LabelingSettings:
         """See `AsyncClient.settings`."""
         return self._run(self._client.settings(project))

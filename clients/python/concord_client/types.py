@@ -204,6 +204,58 @@ class DecisionsPage(Answered):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DisputeRow(Answered):
+    """A line of the list. votes, entropy: None where you are to judge before you see them."""
+
+    comparison: int
+    external_id: str
+    state: str
+    prompt: str
+    votes: dict[str, int] | None = None
+    entropy: float | None = None
+    ruled: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DisputesPage(Answered):
+    """Disputes, the most undecided votes first, out of `total`."""
+
+    items: tuple[DisputeRow, ...] = field(metadata=_each(DisputeRow))
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ruling(Answered):
+    """One act on a dispute; the newest counts."""
+
+    id: int
+    action: str
+    cause: str
+    choice: str
+    comment: str
+    guideline: int | None = None
+    votes_before: dict[str, int]
+    saw_votes: bool | None = None
+    at: datetime = field(metadata=_MOMENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispute(Answered):
+    """A comparison to rule on. votes, rulings: None where you are to judge before you see them."""
+
+    comparison: int
+    external_id: str
+    state: str
+    outcome: str
+    prompt: tuple[Message, ...] = field(metadata=_each(Message))
+    response_a: tuple[Message, ...] = field(metadata=_each(Message))
+    response_b: tuple[Message, ...] = field(metadata=_each(Message))
+    votes: dict[str, int] | None = None
+    rulings: tuple[Ruling, ...] | None = field(default=None, metadata=_each(Ruling))
+    seen: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Guidelines(Answered):
     """What annotators are asked to do, in Markdown, and whether you have said that you read it.
 
@@ -263,6 +315,7 @@ class LabelingSettings(Answered):
     qualification_cooldown_minutes: int
     constraint_phrases: tuple[str, ...] = field(metadata={"read": tuple})
     show_rulings: bool = False
+    show_gold: bool = False
     completion_votes: int = 0
     due_on: str | None = None  # such as 2026-11-30
     sensitive_topics: tuple[str, ...] = field(metadata={"read": tuple}, default=())

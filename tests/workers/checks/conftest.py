@@ -9,8 +9,8 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from apps.common.drawing.blocks import parts
-from measures.trust.findings import block_from_json
+from apps.common.report.blocks import parts
+from measures.blocks import block_from_json
 from tests.workers.recipes.conftest import SUBJECTS
 from tests.workers.recipes.language import (
     ASSISTANT,

@@ -26,7 +26,7 @@ from workers.contract.events import RecipeError
 from workers.data.batches import encode_prompt
 from workers.models.loading import load_causal, load_tokenizer, weights_sha256
 from workers.ppo.checkpoint import KEPT_S, PAUSE_S, Kept
-from workers.rollouts.sampling import Sampling
+from workers.rollouts.local import Sampling
 
 Ask = Callable[..., dict[str, Any]]
 Rows = list[dict[str, Any]]

@@ -23,8 +23,7 @@ from workers.ray.pool import LOOK_S, READY_S, TRIES, Pool, Stopped, in_order, pl
 from workers.rewards.source import ScoreQueue, Scores
 from workers.rl.advantages import importance_metrics, importance_weights
 from workers.rollouts.drawing import Chunk, Drawn, chunks_of
-from workers.rollouts.local import Responses
-from workers.rollouts.sampling import Sampling
+from workers.rollouts.local import Responses, Sampling
 
 
 class Died(Exception):

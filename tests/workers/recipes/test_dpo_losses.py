@@ -19,8 +19,8 @@ from tests.workers.recipes.language import (
 from workers.config import settings_for
 from workers.config.training import _BY_PAIR, _BY_STEP
 from workers.data.snapshot import Preference
+from workers.models.forward import Reference
 from workers.models.loading import disable_dropout
-from workers.models.reference import Reference
 from workers.rollouts.answer_tokens import answer_tokens, batch_of
 from workers.trainers.dpo import (
     Pair,

@@ -23,9 +23,9 @@ from workers.data.batches import encode_prompt
 from workers.grpo.metrics import GroupReward
 from workers.grpo.reporting import GroupReporter
 from workers.grpo.trainer import Trainer
+from workers.models.forward import Reference
 from workers.models.loading import load_causal, stop_ids, weights_sha256
 from workers.models.lora import attach_policy_lora
-from workers.models.reference import Reference
 from workers.recipes.grpo import Models, arguments
 from workers.rewards.source import Scores
 

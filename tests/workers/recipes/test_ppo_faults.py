@@ -22,8 +22,7 @@ from workers.recipes import ppo as recipe
 from workers.rewards.source import Scores
 from workers.rl import advantages
 from workers.rollouts import drawing
-from workers.rollouts.local import Responses
-from workers.rollouts.sampling import Sampling
+from workers.rollouts.local import Responses, Sampling
 
 SHORT = PLANTED_PPO | {
     "steps": 8,

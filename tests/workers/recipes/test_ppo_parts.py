@@ -10,8 +10,8 @@ from workers.config import settings_for
 from workers.contract.events import RecipeError
 from workers.data.batches import encode_prompt
 from workers.models import invariants
+from workers.models.forward import Reference
 from workers.models.loading import freeze, weights_sha256
-from workers.models.reference import Reference
 from workers.ppo.checkpoint import TrainingState, restore, save
 from workers.ppo.model import ActorCritic, NonFinite
 from workers.ppo.rollout import Rollout, collect, sequences_of
@@ -19,7 +19,7 @@ from workers.ppo.setup import make_optimizer, set_learning_rate
 from workers.ppo.update import update
 from workers.rl.losses import explained_variance
 from workers.rollouts.drawing import PromptOrder
-from workers.rollouts.sampling import Sampling
+from workers.rollouts.local import Sampling
 
 TOKENIZER = word_tokenizer()
 MESSAGES = [user(text) for text in ("sun", "the big red dog", "a cat sleeps", "rain") * 2]

@@ -8,16 +8,15 @@ import torch
 from tests.workers.recipes.language import tiny_gpt2, tiny_llama, user, word_tokenizer
 from tests.workers.recipes.test_ppo_parts import IDS, MESSAGES, improve, ppo
 from workers.contract.events import RecipeError
+from workers.models.forward import Reference
 from workers.models.loading import disable_dropout, load_causal, weights_sha256
 from workers.models.lora import attach_policy_lora
-from workers.models.reference import Reference
 from workers.ppo.checkpoint import TrainingState, restore, save
 from workers.ppo.model import ActorCritic, critic_of
 from workers.ppo.rollout import Rollout, collect, parts_of, sequences_of
 from workers.ppo.setup import make_optimizer
 from workers.rl.losses import explained_variance
-from workers.rollouts.local import Responses
-from workers.rollouts.sampling import Sampling
+from workers.rollouts.local import Responses, Sampling
 
 TOKENIZER = word_tokenizer()
 

@@ -21,7 +21,7 @@ from workers.ppo.evaluation import (
 from workers.ppo.evaluation import protocol_number as number
 from workers.rewards.cache import CachedReward, ScoreCache
 from workers.rewards.source import Part, Scores, WeightedSum
-from workers.rollouts.sampling import Sampling
+from workers.rollouts.local import Sampling
 
 
 @dataclass(frozen=True)

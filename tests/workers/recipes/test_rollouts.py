@@ -20,8 +20,7 @@ from tests.workers.recipes.language import (
 from workers.data.batches import encode_prompt, pad_left, pad_right
 from workers.models.forward import answer_logits, score_responses
 from workers.models.loading import disable_dropout, stop_ids
-from workers.rollouts.local import Responses, generate
-from workers.rollouts.sampling import Sampling, derive_seed
+from workers.rollouts.local import Responses, Sampling, derive_seed, generate
 
 TOKENIZER = word_tokenizer()
 STOP = (TOKENIZER.eos_token_id,)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from workers.rl.behaviour import behaviour_metrics, compression, distinct, repetition, self_overlap
+from workers.behaviour import behaviour_metrics, compression, distinct, repetition, self_overlap
 
 
 def batch(*answers: list[int]) -> tuple[torch.Tensor, torch.Tensor]:

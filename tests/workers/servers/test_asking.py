@@ -20,7 +20,7 @@ from tests.workers.servers.stub import (
     text,
 )
 from workers.contract.events import Fault, RecipeError
-from workers.rollouts.sampling import Sampling
+from workers.rollouts.local import Sampling
 from workers.servers.asking import Cancelled
 from workers.service import MOST_BYTES
 

@@ -14,7 +14,7 @@ from tests.workers.servers.stub import text
 from workers.config import settings_for
 from workers.config.server import OWN_FIELDS, read_server, server_errors
 from workers.contract.events import RecipeError
-from workers.rollouts.sampling import Sampling
+from workers.rollouts.local import Sampling
 from workers.servers import answers
 
 FINE = {"url": "https://gpu.example/v1", "model": "policy-7b"}

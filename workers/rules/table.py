@@ -1,0 +1,732 @@
+"""The table of rules, from the outermost stage inwards; of one stage what acts stands first.
+
+Thresholds are those of the literature and of the product's specification; where one of them, read
+literally, would alarm on a run that learns as it should, `source` says how the rule departs. Limits
+without a baseline are wide, since every model and task has its own usual metrics; against healthy
+runs of the same kind (`unusual`) they are narrow. How often healthy runs alarm is measured:
+docs/guardrails.md, docs/diagnosis.md.
+"""
+
+from typing import Any
+
+from workers.rules.rule import ADJUST, CONTRACT, OFF, PROBE, STOP, TREND, WARN, Adjustment, Rule
+
+PPO, ROLLOUTS = ("ppo",), ("ppo", "grpo")
+POLICIES, TRAINERS = ("ppo", "grpo", "dpo"), ("sft", "reward", "dpo")
+ALL = ("sft", "reward", "dpo", "ppo", "grpo")
+
+SLOWER = Adjustment("learning_rate", times=0.5)
+KL_UP = Adjustment("kl_coef", times=1.5, most=1.0)
+FEWER_EPOCHS = Adjustment("update_epochs", plus=-1, least=1)
+MORE_ENTROPY = Adjustment("entropy_coef", plus=0.005, most=0.05)
+
+# The parts of a rule that belong together.
+
+Part = dict[str, Any]
+
+
+def of(stage: str, kinds: tuple[str, ...]) -> Part:
+    return {"stage": stage, "kinds": kinds}
+
+
+def over(limit: float, unit: str, *metrics: str, test: str = "level", **given: Any) -> Part:
+    return judged(test, unit, *metrics, **given) | {"bound": "above", "limit": limit}
+
+
+def under(limit: float, unit: str, *metrics: str, test: str = "level", **given: Any) -> Part:
+    return judged(test, unit, *metrics, **given) | {"bound": "below", "limit": limit}
+
+
+def judged(test: str, unit: str, *metrics: str, **given: Any) -> Part:
+    return {"test": test, "unit": unit, "metrics": metrics, "given": given}
+
+
+def unlike_healthy_runs(metric: str, bound: str, unit: str, **given: Any) -> Part:
+    """z past 3.5 against healthy runs at the same step."""
+    return judged("unusual", unit, metric, z=3.5, **given) | {"bound": bound, "patience": (3, 5)}
+
+
+def warns(*adjustment: Adjustment, action: str = WARN) -> Part:
+    """A guardrail: it warns unless something else is chosen."""
+    actions = (OFF, WARN, ADJUST, STOP) if adjustment else (OFF, WARN, STOP)
+    return {"actions": actions, "action": action, "adjustment": adjustment}
+
+
+def stops() -> Part:
+    """An exact invariant without which nothing may be learned: nobody can choose otherwise."""
+    exact = {"evidence_class": CONTRACT, "severity": "critical"}
+    return {"actions": (STOP,), "action": STOP} | exact
+
+
+def explains(experiment: str, evidence_class: str = TREND) -> Part:
+    """Names the stage that broke, and acts in no way."""
+    severity = "critical" if evidence_class == CONTRACT else "warning"
+    return {
+        "diagnoses": True,
+        "experiment": experiment,
+        "evidence_class": evidence_class,
+        "severity": severity,
+    }
+
+
+DATA = (
+    Rule(
+        name="held_out_loss",
+        title="The held-out loss rises",
+        **of("data", TRAINERS),
+        **over(1.2, "× its lowest", "eval/loss", test="rise", effect=0.02),
+        patience=(3, 3),
+        **warns(),
+        page="held-out-loss-rises",
+        source="Early stopping on held-out data; a fifth over the lowest, three times in a row, "
+        "since preference models lose calibration before they lose accuracy.",
+    ),
+    Rule(
+        name="labels_swapped",
+        title="The labels are swapped",
+        **of("data", ROLLOUTS),
+        **judged("canaries", "share of known pairs", "eval/canary_accuracy", reads="swapped"),
+        **explains("canaries", PROBE),
+        page="labels-turned-round",
+    ),
+)
+
+EVALUATION = (
+    Rule(
+        name="protocol_changed",
+        title="The evaluation protocol changed",
+        **of("evaluation", ROLLOUTS),
+        **judged("changed", "identity", "eval/protocol"),
+        **explains("protocol", CONTRACT),
+        page="protocol-changed",
+    ),
+    Rule(
+        name="evaluation_apart",
+        title="The evaluation parted from the training",
+        **of("evaluation", ROLLOUTS),
+        **judged(
+            "gap",
+            "raw score",
+            "eval/score",
+            "objective/scores",
+            "objective/scores_running_std",
+            z=6.0,
+            scale="objective/scores_running_std",
+            effect=0.5,
+        ),
+        patience=(2, 2),
+        **explains("protocol", PROBE),
+        page="protocol-changed",
+    ),
+)
+
+REWARD = (
+    Rule(
+        name="held_out_down",
+        title="The held-out score falls while the reward rises",
+        **of("reward", ROLLOUTS),
+        **over(
+            0.1, "share of the gain", "eval/held_out_score", "eval/score", test="fall", errors=3.0
+        ),
+        **warns(action=STOP),
+        severity="critical",
+        evidence_class=PROBE,
+        page="held-out-falls",
+        source="Gao et al. 2022; three evaluations in a row are compared with the best three in a "
+        "row. The fall must be three standard errors of their own noise, and the reward must have "
+        "risen since, so that a plateau is no alarm.",
+    ),
+    Rule(
+        name="constant_reward",
+        title="All rewards are equal",
+        **of("reward", PPO),
+        **under(
+            1e-05,
+            "of the scores' size",
+            "objective/scores_running_std",
+            "objective/scores",
+            test="scaled",
+            least=1.0,
+        ),
+        **warns(),
+        evidence_class=CONTRACT,
+        page="constant-reward",
+        source="SPEC E2: whitening a batch would blow rounding noise up to a reward.",
+    ),
+    Rule(
+        name="all_flagged",
+        title="No answer of the step is trusted",
+        **of("reward", ROLLOUTS),
+        **over(0.999, "share", "reward/flagged_share"),
+        **warns(),
+        evidence_class=CONTRACT,
+        page="nothing-trusted",
+        source="Disagreement over the ensemble's own threshold; Coste et al. 2023.",
+    ),
+    Rule(
+        name="reward_saturated",
+        title="The reward nears the end of its scale",
+        **of("reward", ROLLOUTS),
+        **over(0.8, "calibrated score", "reward/calibrated_mean", test="window"),
+        **warns(),
+        severity="info",
+        page="near-the-top",
+        source="SPEC F2. A run that learns may pass this by learning, so it only informs, once.",
+    ),
+    Rule(
+        name="reward_above_baseline",
+        title="Many answers score above nearly all baseline answers",
+        **of("reward", ROLLOUTS),
+        **over(
+            0.2,
+            "share over the baseline's 90 % quantile",
+            "reward/above_baseline_share",
+            test="window",
+        ),
+        **warns(action=OFF),
+        severity="info",
+        page="near-the-top",
+        source="SPEC F2. Off unless chosen: every run that learns passes it; turn it on where the "
+        "reward is not meant to rise.",
+    ),
+    Rule(
+        name="reward_spread",
+        title="All answers score alike",
+        **of("reward", ROLLOUTS),
+        **under(
+            0.1,
+            "calibrated score",
+            "reward/calibrated_std",
+            "reward/calibrated_mean",
+            test="spread",
+            share=0.5,
+        ),
+        patience=(2, 3),
+        **warns(),
+        severity="info",
+        page="answers-score-alike",
+        source="SPEC F2. Near 1 the calibrated scale is flat and its spread falls by itself, so "
+        "where raw scores are known their spread must also be under half of its first value. A "
+        "policy that learns one kind of good answer passes this as well, so it only informs; a "
+        "sudden loss of spread comes with a jump, which reward_drift warns of.",
+    ),
+    Rule(
+        name="reward_drift",
+        title="The reward jumped off its trend",
+        **of("reward", ROLLOUTS),
+        **over(3.0, "standard errors", "reward/calibrated_mean", test="break", effect=0.1),
+        patience=(3, 5),
+        **warns(),
+        page="reward-jumped",
+        source="SPEC F3: |z| > 3 with a minimum effect and 3 of 5 checks, in both directions, "
+        "against the run's own trend, since learning itself moves the mean. Not a single batch "
+        "over two deviations.",
+    ),
+    Rule(
+        name="outliers",
+        title="A few answers carry the reward",
+        **of("reward", PPO),
+        **over(0.01, "share beyond reward_clip", "reward/outlier_share", test="window"),
+        patience=(3, 5),
+        grace=10,
+        **warns(),
+        page="few-carry-the-reward",
+        source="SPEC E7 (2 % of rewards × 60); of normal scores under one in a million lies "
+        "beyond five deviations. The first ten checks are not judged: a rare reward looks the "
+        "same until it is learned.",
+    ),
+    Rule(
+        name="disagreement",
+        title="The ensemble disagrees about many answers",
+        **of("reward", ROLLOUTS),
+        **over(0.3, "share", "reward/flagged_share"),
+        patience=(3, 5),
+        **warns(KL_UP),
+        page="nothing-trusted",
+        source="Coste et al. 2023; Eisenstein et al. 2023. The answers' own threshold comes with "
+        "the ensemble.",
+    ),
+    Rule(
+        name="blocked",
+        title="Many answers break a hard rule",
+        **of("reward", ROLLOUTS),
+        **over(0.1, "share", "reward/blocked_share", test="window"),
+        **warns(),
+        page="hard-rule-broken",
+        source="SPEC E18.",
+    ),
+    Rule(
+        name="length",
+        title="Answers are more than twice as long",
+        **of("reward", ROLLOUTS),
+        **over(2.0, "× the reference's", "response/length_ratio"),
+        patience=(3, 5),
+        **warns(KL_UP),
+        page="answers-longer",
+        source="SPEC F6; Singhal et al. 2023.",
+    ),
+    Rule(
+        name="length",
+        title="Answers are more than twice as long",
+        **of("reward", ("dpo",)),
+        **over(2.0, "× the first", "response/length", test="first"),
+        patience=(3, 5),
+        **warns(),
+        page="answers-longer",
+        source="SPEC F6; Singhal et al. 2023.",
+    ),
+    Rule(
+        name="repetition",
+        title="Answers repeat themselves",
+        **of("reward", ROLLOUTS),
+        **over(0.2, "share of repeated 4-grams", "response/repetition"),
+        patience=(3, 5),
+        **warns(KL_UP),
+        page="answers-repeat",
+        source="SPEC F6; Welleck et al. 2020 (seq-rep-4).",
+    ),
+    Rule(
+        name="reward_inverted",
+        title="The reward points the wrong way",
+        **of("reward", ROLLOUTS),
+        **judged("canaries", "share of known pairs", "eval/canary_accuracy", reads="inverted"),
+        **explains("canaries", PROBE),
+        suspects=("data",),
+        page="labels-turned-round",
+    ),
+    Rule(
+        name="reward_blind",
+        title="The reward does not know better answers from worse",
+        **of("reward", ROLLOUTS),
+        **judged(
+            "canaries", "share of known pairs", "eval/canary_accuracy", reads="blind", errors=1.5
+        ),
+        **explains("canaries", PROBE),
+        suspects=("data",),
+        page="labels-turned-round",
+    ),
+    Rule(
+        name="reward_not_reproducible",
+        title="The same answer gets another score",
+        **of("reward", ROLLOUTS),
+        **over(0.001, "deviations", "eval/reproducibility"),
+        **explains("rescore", CONTRACT),
+        page="not-reproducible",
+    ),
+    Rule(
+        name="reward_follows_length",
+        title="The reward follows length",
+        **of("reward", ROLLOUTS),
+        **over(
+            0.7, "rank correlation", "reward/length_correlation", test="median", window=10, need=5
+        ),
+        patience=(3, 5),
+        **explains("reward_plot"),
+        page="answers-longer",
+    ),
+    Rule(
+        name="reward_one_value",
+        title="Most answers get one and the same score",
+        **of("reward", ROLLOUTS),
+        **over(0.5, "share", "reward/mode_share", test="median", window=5, need=3),
+        patience=(3, 5),
+        **explains("reward_plot"),
+        of_models=True,
+        page="rewards-rare",
+    ),
+    Rule(
+        name="reward_tail",
+        title="A few answers score far off all others",
+        **of("reward", ROLLOUTS),
+        **over(
+            1.0, "wild batches of ten", "objective/scores_std", test="burst", window=10, times=4.0
+        ),
+        **explains("reward_plot"),
+        page="few-carry-the-reward",
+    ),
+    Rule(
+        name="refusals_liked",
+        title="Refusals score above other answers",
+        **of("reward", ROLLOUTS),
+        **over(0.5, "deviations", "reward/refusal_lift", test="median", window=5, need=3),
+        patience=(3, 5),
+        **explains("reward_plot"),
+        page="refusals-rise",
+    ),
+    Rule(
+        name="refusals_rewarded",
+        title="Refusals are rewarded and grow",
+        **of("reward", ROLLOUTS),
+        **judged(
+            "together", "share", "behaviour/refusal_share", "reward/refusal_lift", limits=(0.2, 0.3)
+        ),
+        patience=(3, 5),
+        **explains("reward_plot"),
+        page="refusals-rise",
+    ),
+)
+
+POLICY = (
+    Rule(
+        name="update_kl",
+        title="Updates are cut short because the policy moved too far",
+        **of("policy", PPO),
+        **over(0.5, "0 or 1", "update/stopped_by_kl"),
+        patience=(3, 5),
+        **warns(SLOWER),
+        diagnoses=True,
+        experiment="slower",
+        formerly=("update_cut_short",),
+        page="update-cut-short",
+        source="SPEC E5. A single cut update is the limit doing its work; three of five, a trend.",
+    ),
+    Rule(
+        name="reference_kl",
+        title="The policy is far from its reference",
+        **of("policy", POLICIES),
+        **over(10.0, "nats per sequence", "objective/kl"),
+        patience=(2, 3),
+        **warns(KL_UP),
+        page="far-from-reference",
+        source="SPEC E5; Gao et al. 2022.",
+    ),
+    Rule(
+        name="clip_fraction",
+        title="Most of the update is clipped away",
+        **of("policy", ROLLOUTS),
+        **over(0.4, "share of tokens", "policy/clipfrac_avg"),
+        patience=(3, 5),
+        **warns(FEWER_EPOCHS, SLOWER),
+        diagnoses=True,
+        experiment="slower",
+        formerly=("clipped_often",),
+        page="clipped-away",
+        source="SPEC E6.",
+    ),
+    Rule(
+        name="ratio",
+        title="Minibatches were skipped for their ratio",
+        **of("policy", PPO),
+        **over(0.5, "minibatches", "update/skipped_minibatches"),
+        patience=(3, 5),
+        **warns(SLOWER),
+        page="minibatches-skipped",
+        source="SPEC E7; TRL's ratio_threshold of 10. One token of one minibatch passes it in "
+        "healthy runs as well, so once is none.",
+    ),
+    Rule(
+        name="reference_off_at_start",
+        title="The reference is not the model the policy began as",
+        **of("policy", ROLLOUTS),
+        **over(0.001, "nats per token", "objective/kl_per_token", test="at_start"),
+        **explains("kl_reference", CONTRACT),
+        page="wrong-reference",
+    ),
+    Rule(
+        name="reference_moves_along",
+        title="The reference moves with the policy",
+        **of("policy", ROLLOUTS),
+        **under(
+            1e-09,
+            "nats per token",
+            "objective/kl_per_token",
+            "update/steps",
+            test="never_moves",
+            after=3,
+        ),
+        **explains("kl_reference", CONTRACT),
+        page="wrong-reference",
+    ),
+    Rule(
+        name="divergence_unpriced",
+        title="Nothing holds the policy to its reference",
+        **of("policy", ROLLOUTS),
+        **under(1e-09, "deviations per nat", "kl_coef"),
+        **explains("dearer_kl"),
+        page="far-from-reference",
+    ),
+    Rule(
+        name="update_too_large",
+        title="Single updates move the policy too far",
+        **of("policy", ROLLOUTS),
+        **over(0.1, "nats per token", "policy/approxkl_avg", test="median", window=3),
+        patience=(3, 5),
+        **explains("slower"),
+        page="update-cut-short",
+    ),
+    Rule(
+        name="clipping_unusual",
+        title="More ratios are clipped than in healthy runs",
+        **of("policy", ROLLOUTS),
+        **unlike_healthy_runs("policy/clipfrac_avg", "above", "share", effect=0.02, times=1.5),
+        **explains("slower"),
+        page="clipped-away",
+    ),
+    Rule(
+        name="update_unusual",
+        title="Updates are larger than in healthy runs",
+        **of("policy", ROLLOUTS),
+        **unlike_healthy_runs(
+            "policy/approxkl_avg", "above", "nats per token", effect=0.001, times=2.0
+        ),
+        **explains("slower"),
+        page="update-cut-short",
+    ),
+    Rule(
+        name="divergence_unusual",
+        title="The policy is further away than healthy runs were",
+        **of("policy", ROLLOUTS),
+        **unlike_healthy_runs("objective/kl", "above", "nats per sequence", effect=0.5, times=2.0),
+        **explains("kl_reference"),
+        page="far-from-reference",
+    ),
+)
+
+CRITIC = (
+    Rule(
+        name="explained_variance",
+        title="The critic explains nothing",
+        **of("critic", PPO),
+        **under(
+            0.0,
+            "share of the returns' variance",
+            "val/explained_variance",
+            test="median",
+            window=10,
+            unless_rising=0.05,
+        ),
+        patience=(3, 5),
+        grace=25,
+        **warns(SLOWER),
+        diagnoses=True,
+        experiment="critic_fit",
+        formerly=("critic_dead",),
+        page="critic-explains-nothing",
+        source="SPEC E11. An untrained critic is under 0 in every run, so the first 25 checks are "
+        "not judged, nor is one that rises.",
+    ),
+    Rule(
+        name="value_blow_up",
+        title="The critic's values leave the scale of the returns",
+        **of("critic", PPO),
+        **over(5.0, "× the returns' deviation", "val/value_scale"),
+        patience=(3, 5),
+        **warns(SLOWER),
+        page="values-blow-up",
+        source="SPEC E10, E11: values are estimates of returns and cannot vary more than they.",
+    ),
+    Rule(
+        name="critic_flat",
+        title="The critic says the same of everything",
+        **of("critic", ROLLOUTS),
+        **under(0.02, "× the returns' deviation", "val/value_scale", test="median", window=5),
+        patience=(3, 5),
+        grace=2,
+        **explains("critic_fit"),
+        page="critic-explains-nothing",
+    ),
+    Rule(
+        name="critic_unusual",
+        title="The critic explains less than in healthy runs",
+        **of("critic", ROLLOUTS),
+        **unlike_healthy_runs("val/explained_variance", "below", "explained variance", effect=0.2),
+        grace=5,
+        **explains("critic_fit"),
+        page="critic-explains-nothing",
+    ),
+)
+
+EXPLORATION = (
+    Rule(
+        name="entropy_floor",
+        title="The policy has stopped exploring",
+        **of("exploration", ROLLOUTS),
+        **under(0.1, "nats per token", "objective/entropy_per_token", test="floor", share=0.3),
+        patience=(3, 5),
+        **warns(MORE_ENTROPY, KL_UP),
+        diagnoses=True,
+        experiment="more_entropy",
+        formerly=("entropy_lost",),
+        page="stopped-exploring",
+        source="SPEC E6: 0.1 nats or 30 % of step 0, whichever is higher; where step 0 itself is "
+        "under 0.1 only the share counts.",
+    ),
+    Rule(
+        name="entropy_rise",
+        title="The policy dissolves",
+        **of("exploration", ROLLOUTS),
+        **over(1.5, "× the first", "objective/entropy_per_token", test="first"),
+        patience=(3, 5),
+        **warns(SLOWER),
+        page="dissolves",
+        source="SPEC E6, the quadrant where entropy stays high.",
+    ),
+    Rule(
+        name="diverse_without_progress",
+        title="The policy explores and learns nothing",
+        **of("exploration", ROLLOUTS),
+        **under(
+            0.02,
+            "calibrated score gained",
+            "reward/calibrated_mean",
+            "objective/entropy_per_token",
+            test="flat",
+            share=0.9,
+        ),
+        patience=(10, 10),
+        grace=60,
+        **warns(),
+        severity="info",
+        page="explores-and-learns-nothing",
+        source="SPEC E6, the quadrant diverse without progress.",
+    ),
+    Rule(
+        name="uniform_high_reward",
+        title="Answers grow alike while the reward is high",
+        **of("exploration", ROLLOUTS),
+        **under(
+            0.5,
+            "× the first",
+            "response/distinct",
+            "reward/calibrated_mean",
+            test="uniform",
+            reward_over=0.65,
+        ),
+        patience=(3, 5),
+        **warns(MORE_ENTROPY, KL_UP),
+        page="template",
+        source="SPEC E6, the quadrant uniform with high reward; distinct-2 of Li et al. 2016.",
+    ),
+    Rule(
+        name="zero_variance",
+        title="Groups of answers all get the same reward",
+        **of("exploration", ("grpo",)),
+        **over(0.8, "share of groups", "grpo/zero_variance_share"),
+        patience=(3, 5),
+        **warns(),
+        page="silent-groups",
+        source="SPEC E1; Yu et al. 2025 (DAPO), section 3.2.",
+    ),
+)
+
+FRESHNESS = (
+    Rule(
+        name="stale",
+        title="Rollouts of an older policy",
+        **of("freshness", ROLLOUTS),
+        **over(1.0, "policy versions", "rollout/lag"),
+        **stops(),
+        diagnoses=True,
+        experiment="sampler",
+        formerly=("answers_old",),
+        page="stale-answers",
+        source="SPEC E9.",
+    ),
+    Rule(
+        name="sampler_apart",
+        title="Answers come from another distribution than the one that learns",
+        **of("freshness", ROLLOUTS),
+        **over(4.5, "standard errors", "rollout/sampler_z", test="pooled", window=3),
+        **explains("sampler", CONTRACT),
+        page="not-the-same-model",
+    ),
+)
+
+NUMERICS = (
+    Rule(
+        name="non_finite",
+        title="A number is NaN or infinite",
+        **of("numerics", ALL),
+        **over(0.5, "0 or 1", "numerics/non_finite", test="finite"),
+        patience=(2, 2),
+        **stops(),
+        diagnoses=True,
+        experiment="minimal",
+        formerly=("numbers_none",),
+        page="not-a-number",
+        source="SPEC E10. The first step is skipped, weights and moments untouched; the next in a "
+        "row, or a third within fifty, stops.",
+    ),
+    Rule(
+        name="gradient",
+        title="The gradient jumped",
+        **of("numerics", PPO),
+        **over(10.0, "× its 95 % quantile", "grad_norm_max", test="jump", effect=1.0),
+        **warns(SLOWER),
+        page="gradient-jumps",
+        source="SPEC E10: largest against the 95 % quantile.",
+    ),
+    Rule(
+        name="gradient",
+        title="The gradient jumped",
+        **of("numerics", ("sft", "reward", "dpo", "grpo")),
+        **over(10.0, "× its 95 % quantile", "grad_norm", test="jump", effect=1.0),
+        **warns(SLOWER),
+        page="gradient-jumps",
+        source="SPEC E10: largest against the 95 % quantile.",
+    ),
+    Rule(
+        name="loss_jump",
+        title="The training loss jumped",
+        **of("numerics", TRAINERS),
+        **over(3.0, "× its lowest, or half its first", "loss", test="rise", effect=0.1, share=0.5),
+        patience=(2, 3),
+        **warns(SLOWER),
+        page="gradient-jumps",
+        source="A loss over its own start is divergence; rows differ, so a loss under half of its "
+        "start is not compared with a lower one.",
+    ),
+    Rule(
+        name="extreme_logprob",
+        title="The policy gave a token that it holds to be impossible",
+        **of("numerics", ROLLOUTS),
+        **under(-30.0, "nats", "policy/logprob_min"),
+        **warns(),
+        evidence_class=CONTRACT,
+        page="not-the-same-model",
+        source="SPEC E10. All tokens under −30 nats together have a probability of at most 10⁻⁸ "
+        "even with 100,000 of them, so sampling hardly ever draws one.",
+    ),
+)
+
+RESOURCES = (
+    Rule(
+        name="reward_slow",
+        title="The run waits for its reward",
+        **of("resources", ROLLOUTS),
+        **over(0.5, "share of a step", "time/reward_wait_s", "time/step_s", test="scaled"),
+        patience=(4, 5),
+        **explains("rescore"),
+        page="who-waits",
+    ),
+)
+
+DIAGNOSIS = (
+    Rule(
+        name="cause_found",
+        title="The diagnosis names what broke first",
+        **of("reward", ROLLOUTS),
+        test="diagnosed",
+        metrics=(),
+        unit="stages",
+        **warns(action=OFF),
+        severity="critical",
+        evidence_class=PROBE,
+        page="which-link-first",
+        source="SPEC F5. Off unless chosen: a finding tells people, and one that is wrong must "
+        "not end a long run unasked.",
+    ),
+)
+
+RULES: tuple[Rule, ...] = (
+    *DATA,
+    *EVALUATION,
+    *REWARD,
+    *POLICY,
+    *CRITIC,
+    *EXPLORATION,
+    *FRESHNESS,
+    *NUMERICS,
+    *RESOURCES,
+    *DIAGNOSIS,
+)
