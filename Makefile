@@ -11,7 +11,7 @@ FUZZER := .venv-fuzz/.installed
 BIOME := .node/biome-2.6.8
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test test-spread test-system demo bench lint format messages lock clean
+.PHONY: help install run test test-spread test-trl test-system demo bench lint format messages lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -35,6 +35,14 @@ run: $(STAMP) ## start everything; Ctrl-C stops it; DEMO=no starts with an empty
 
 test: $(STAMP) ## the test suite but what test-spread runs
 	$(BIN)/python -m pytest -n auto --no-loadscope-reorder -m "not spread" --durations 25
+
+# Beside the same libraries, in place of the installed one; an upgrade is then the range in pyproject.toml.
+TRL ?= 1.15.0
+test-trl: $(STAMP) ## the training tests on another release of TRL: make test-trl TRL=1.15.0
+	$(BIN)/uv pip install --quiet --no-deps --target .trl-$(TRL) trl==$(TRL)
+	PYTHONPATH=.trl-$(TRL):$$PYTHONPATH $(BIN)/python -m pytest -n auto tests/workers/test_library_names.py \
+	  $(addprefix tests/workers/recipes/test_,dpo_losses.py dpo_runs.py sft_runs.py reward_runs.py grpo.py \
+	  grpo_parts.py guarded_trainings.py resume.py)
 
 test-spread: $(STAMP) ## tests that train, drive Chromium, start Ray actors, servers or workers apart
 	$(BIN)/python -m pytest -n auto --no-loadscope-reorder -m spread --durations 25

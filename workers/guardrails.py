@@ -13,14 +13,6 @@ from workers.rules.engine import Engine, Violation
 from workers.rules.rule import OFF
 
 
-class GuardStop(Exception):
-    """A guardrail stops the run; whoever catches it keeps the state as a failed checkpoint."""
-
-    def __init__(self, violation: Violation) -> None:
-        super().__init__(violation.message)
-        self.violation = violation
-
-
 def live_engine(spec: JobSpec, settings: Any) -> Engine:
     """The rules of this run as its settings choose them, with the healthy runs that it is compared
     with."""

@@ -106,7 +106,7 @@ def _look(reference: Any, tokenizer: PreTrainedTokenizerBase, held: Pairs, steps
 
     @torch.no_grad()
     def values(model: Any) -> torch.Tensor:
-        return answer_tokens(model, batch, fused=False).log_probs.sum(1)[places]
+        return answer_tokens(model, batch).log_probs.sum(1)[places]
 
     known = values(reference)
 

@@ -76,7 +76,7 @@ def _look(pad_id: int, held: Pairs, steps: int) -> Look:
 
     @torch.no_grad()
     def loss(model: Any) -> float:
-        tokens = answer_tokens(model, batch, fused=False)
+        tokens = answer_tokens(model, batch)
         return float(-tokens.log_probs.sum() / tokens.label_mask.sum())
 
     return Look(loss, look_every(steps))

@@ -154,6 +154,20 @@ class LengthGroupedSampler(Sampler[int]):
             yield from batch.tolist()
 
 
+class StepBatches(Sampler[list[int]]):
+    """The rows of the steps from `first` on, up to `end`, by their numbers."""
+
+    def __init__(self, rows_of: Callable[[int], list[int]], first: int, end: int) -> None:
+        self.rows_of = rows_of
+        self.steps = range(first, end)
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return map(self.rows_of, self.steps)
+
+
 def padding_share(lengths: Sequence[int], order: Sequence[int], batch_size: int) -> float:
     """Share of padded positions when rows are batched in `order`: 0–1."""
     real = padded = 0

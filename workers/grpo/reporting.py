@@ -56,8 +56,11 @@ class GroupReporter(Reporter):
         if (state.global_step - 1) % self.settings.update_epochs == 0:
             self.on_step(state.global_step)
         if not (between or over):
+            self.stop_where_due(control)
             return control
         super().on_step_end(args, state, control, **kwargs)
+        if self.stop is not None:
+            return control
         if over and self.context.stopped != "cancel":
             control.should_evaluate = control.should_save = True
         if control.should_evaluate or control.should_save:
@@ -96,20 +99,16 @@ class GroupReporter(Reporter):
             self.not_better += 1
         if self.settings.patience and self.not_better >= self.settings.patience:
             control.should_training_stop = control.should_save = True
+        self.stop_where_due(control)
         return control
 
-    def on_save(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    def takes_best(self, metrics: Mapping[str, float]) -> bool:
+        return self.is_best
+
+    def save_checkpoint(
+        self, folder: Path, step: int, tags: list[str], metrics: dict[str, float]
     ) -> None:
-        evaluated = self.evaluated_at == state.global_step
-        tags = ["last"]
-        tags += ["best"] if evaluated and self.is_best else []
-        if control.should_training_stop and self.context.stopped != "cancel":
-            tags.append("final")
-        folder = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
-        self.finish_folder(folder)
-        metrics = of_policy(self.evaluated) if evaluated else {}
-        self.context.save_checkpoint(folder, step=state.global_step, tags=tags, metrics=metrics)
+        super().save_checkpoint(folder, step, tags, of_policy(metrics))
 
     def finish_folder(self, folder: Path) -> None:
         super().finish_folder(folder)

@@ -1,6 +1,7 @@
-"""TRL's GRPO trainer with our sampling, our forward pass, our reference and our evaluation.
+"""TRL's GRPO trainer with our answers, our forward pass, our reference and our evaluation.
 
-What TRL 1.16 would do instead, and why not:
+The loss is that of TRL's `compute_loss`, which is handed what our forward pass says where it would
+call the model. What else TRL 1.16 would do, and why not:
 
 - its sampler fills what its configuration leaves open from the model's own generation defaults, so
   a repetition penalty or a ban on n-grams there would shape the samples and not their
@@ -11,124 +12,54 @@ What TRL 1.16 would do instead, and why not:
   changed in memory, or resumed, is another model;
 - its order of prompts begins again with each pass, and a resumed run would repeat the first one;
 - its checkpoints hold adapters only, which no other program can load by themselves.
+
+Its hooks for drawing (`rollout_func`) leave it the old log-probabilities and the shares of ranks,
+so answers, rewards and advantages are made here.
 """
 
-import logging
-import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from peft import PeftModel
 from torch import Tensor, nn
-from torch.utils.data import Sampler
 from trl import GRPOTrainer
-from trl.trainer import grpo_trainer
 
 from workers import ranks
 from workers.behaviour import Watch
 from workers.config.grpo import GRPOSettings
-from workers.data.batches import encode_prompt
+from workers.data.batches import encode_prompt, pad_left, pad_right
 from workers.data.snapshot import Messages
 from workers.grpo.metrics import (
     GroupReward,
-    Judged,
     MetricValues,
     UpdateSums,
     answer_metrics,
     averaged,
+    group_advantages,
 )
 from workers.layouts.gathered import is_split
 from workers.models import invariants
 from workers.models.forward import LOGITS_CHUNK, Reference, score_responses
 from workers.models.loading import stop_ids
-from workers.models.lora import body_of, load_adapter, merged, save_adapter
+from workers.models.lora import body_of
 from workers.ppo.evaluation import Baseline
 from workers.rollouts.drawing import PromptOrder
 from workers.rollouts.local import Sampling, derive_seed, generate
-from workers.trainers.trainer_bridge import GuardedTrainer
+from workers.trainers.trainer_bridge import BelowTRL, OverTRL, alone
 
 if TYPE_CHECKING:
     from trl import GRPOConfig
 
-# Which prompts a step of TRL's loop sees.
-
-
-class GroupOrder(Sampler[int]):
-    """Indices of prompts for a whole run: each `group_size` times in a row, each batch of `groups`
-    prompts `repeats` times. Known by position alone, so resumed runs continue where they were."""
-
-    def __init__(
-        self, count: int, *, groups: int, group_size: int, rollouts: int, repeats: int, seed: int
-    ) -> None:
-        self.order = PromptOrder(count, seed=seed)
-        self.groups = groups
-        self.group_size = group_size
-        self.rollouts = rollouts
-        self.repeats = repeats
-
-    def __iter__(self) -> Iterator[int]:
-        for rollout in range(self.rollouts):
-            prompts = self.order.take(rollout * self.groups, self.groups)
-            batch = [index for index in prompts for _ in range(self.group_size)]
-            for _ in range(self.repeats):
-                yield from batch
-
-    def __len__(self) -> int:
-        return self.rollouts * self.repeats * self.groups * self.group_size
-
-
 # A group-relative step on several ranks: each draws its share of the answers, all hold the batch.
 #
 # Answers, rewards, groups and advantages are those of one process on every rank alike, so that
-# what
-# is decided by them is too. Only the work is shared: ranks draw chunks of answers in turns, and
-# each
-# computes the gradient of its rows of a forward pass, times the ranks, so that the mean over the
-# ranks is the step of one process. Where weights or the optimizer are split, who splits them takes
-# that mean; answers are drawn and looked at with all weights on every rank.
-
-
-class Alone:
-    """An accelerator as TRL would find it in a process of its own, where every rank has all rows:
-    nothing is gathered, and no rank takes a slice."""
-
-    num_processes, process_index = 1, 0
-
-    def __init__(self, accelerator: Any) -> None:
-        self._accelerator = accelerator
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._accelerator, name)
-
-    def gather(self, tensor: Tensor) -> Tensor:
-        return tensor
-
-    def reduce(self, tensor: Tensor, reduction: str = "sum") -> Tensor:
-        return tensor
-
-
-@contextmanager
-def alone(trainer: Any) -> Iterator[None]:
-    """Inside, TRL computes as one process would."""
-    if ranks.world() == 1:
-        yield
-        return
-    accelerator, kept = trainer.accelerator, (grpo_trainer.gather, grpo_trainer.gather_object)
-    trainer.accelerator = Alone(accelerator)
-    grpo_trainer.gather = grpo_trainer.gather_object = _same
-    try:
-        yield
-    finally:
-        trainer.accelerator = accelerator
-        grpo_trainer.gather, grpo_trainer.gather_object = kept
-
-
-def _same(value: Any) -> Any:
-    return value
+# what is decided by them is too. Only the work is shared: ranks draw chunks of answers in turns,
+# and each computes the gradient of its rows of a forward pass, times the ranks, so that the mean
+# over the ranks is the step of one process. Where weights or the optimizer are split, who splits
+# them takes that mean; answers are drawn and looked at with all weights on every rank.
 
 
 def own_rows(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], float, float]:
@@ -151,33 +82,6 @@ def own_rows(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], float, float]:
     return own, taken / count, tokens / max(1.0, float(mask.sum()))
 
 
-def same_randomness() -> None:
-    """torch's own generator as the first rank's: TRL shuffles the batch by it, and a run that
-    continues with more processes than before has a new one on some of them."""
-    if ranks.world() > 1:
-        torch.set_rng_state(ranks.from_first(torch.get_rng_state()))
-
-
-@contextmanager
-def unlearning(trainer: Any) -> Iterator[None]:
-    """Inside, a step in which no answer was better than another is none under DeepSpeed too. That
-    steps in the last backward pass, by momentum where there is no gradient, unless the gradient is
-    no number; then it leaves weights and moments as they are."""
-    accelerator = trainer.accelerator
-    backward = accelerator.backward
-
-    def unless_silent(loss: Tensor, **kwargs: Any) -> None:
-        if accelerator.sync_gradients and not ranks.any_of(trainer.teaches):
-            loss = loss * math.nan
-        backward(loss, **kwargs)
-
-    accelerator.backward = unless_silent
-    try:
-        yield
-    finally:
-        del accelerator.backward  # the class has its own
-
-
 @torch.no_grad()
 def average_gradients(model: nn.Module) -> None:
     """Over the ranks, all at once. The wrapper that would do so (DistributedDataParallel) does
@@ -193,13 +97,18 @@ def average_gradients(model: nn.Module) -> None:
         gradient.copy_(part.view_as(gradient))
 
 
-# TRL prints prompt and answer wherever a reward is withheld; ours are withheld on purpose.
-logging.getLogger("trl.trainer.grpo_trainer").addFilter(
-    lambda record: "returned None" not in record.getMessage()
-)
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a forward pass says of the answers; the names are those that TRL's loss reads."""
+
+    log_probs: Tensor  # [B, R] nats, tempered
+    entropy: Tensor  # [B, R] nats
 
 
-class Trainer(GuardedTrainer, GRPOTrainer):
+NAMES = ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask")  # TRL's
+
+
+class Trainer(OverTRL, GRPOTrainer, BelowTRL):
     """`evaluation` answers the fixed prompts and returns metrics named eval_…."""
 
     args: "GRPOConfig"
@@ -210,7 +119,7 @@ class Trainer(GuardedTrainer, GRPOTrainer):
 
     def __init__(
         self,
-        *args: Any,
+        *,
         settings: GRPOSettings,
         reference: Reference,
         evaluation: Callable[[], dict[str, float]],
@@ -218,24 +127,25 @@ class Trainer(GuardedTrainer, GRPOTrainer):
         watch: Watch,
         **kwargs: Any,
     ) -> None:
-        super().__init__(*args, **kwargs)
+        super().__init__(**kwargs)
+        self.use_own_forward()
         self.settings = settings
         self.evaluation = evaluation
         self.baseline = baseline
         self.watch = watch
         self.policy = body_of(self.model)
-        # TRL put its fused output layer here; our forward pass asks for none.
-        self.policy.__dict__.pop("forward", None)
+        self.reference = reference
         # TRL was told β = 0, for else it would have made a reference of its own.
         self.beta = settings.kl_coef
-        self.ref_model: Any = reference
-        self.eos_token_ids = list(stop_ids(self.policy, self.processing_class))
+        self.ends = list(stop_ids(self.policy, self.processing_class))
         self.reward: GroupReward = self.reward_funcs[0]
+        self.order = PromptOrder(len(self.train_dataset), seed=self.args.seed)
         self.known_ids: dict[str, list[int]] = {}
+        self.batch: dict[str, Tensor] | None = None  # the answers in use
         self.drawn: list[MetricValues] = []  # of the batches since the last point
-        self.sums = self._no_sums()
+        self.sums = self.no_sums()
         self.teaches = False  # whether an answer of the step under way has an advantage
-        self.seen: tuple[Tensor, Tensor] | None = None  # of the last forward pass
+        self.seen: Seen | None = None  # of the last forward pass
         self.seconds = {"rollout": 0.0, "reward": 0.0, "step": 0.0}
 
     def in_precision(self) -> AbstractContextManager[Any]:
@@ -248,32 +158,23 @@ class Trainer(GuardedTrainer, GRPOTrainer):
 
     # --- drawing answers ---
 
-    def _get_train_sampler(self, dataset: Any = None) -> Sampler[int]:
-        """Every batch of answers once for each pass of TRL's loop that it is used in."""
-        assert self.args.steps_per_generation is not None  # noqa: S101 — TRL works it out
-        return GroupOrder(
-            len(self.train_dataset),
-            groups=self.settings.batch_size // self.settings.group_size,
-            group_size=self.settings.group_size,
-            rollouts=-(-self.args.max_steps // self.num_iterations),
-            repeats=self.num_iterations * self.args.steps_per_generation,
-            seed=self.args.seed,
-        )
+    def rows_of_step(self, step: int) -> list[int]:
+        """Each prompt as often as it is answered, and the same ones for every step on a batch."""
+        groups = self.settings.batch_size // self.settings.group_size
+        prompts = self.order.take(step // self.settings.update_epochs * groups, groups)
+        return [index for index in prompts for _ in range(self.settings.group_size)]
 
-    def _tokenize_prompts(self, prompts: list[Messages]) -> tuple[list[list[int]], None, dict]:
+    def prompt_ids(self, prompts: Sequence[Messages]) -> list[list[int]]:
         """By our own encoding: what looks like a control token in a message stays text."""
         keys = [repr(prompt) for prompt in prompts]
         for key, prompt in zip(keys, prompts, strict=True):
             if key not in self.known_ids:
                 self.known_ids[key] = encode_prompt(self.processing_class, prompt)
-        return [self.known_ids[key] for key in keys], None, {}
+        return [self.known_ids[key] for key in keys]
 
-    def _generate_single_turn(
-        self, prompt_ids: Sequence[list[int]], *_: Any, **__: Any
-    ) -> tuple[list[list[int]], None]:
+    def answer(self, prompt_ids: Sequence[list[int]]) -> list[list[int]]:
         """From the whole tempered distribution, with a seed of this step's own."""
         started = time.monotonic()
-        self.check_speech(prompt_ids[0])
         was_training = self.model.training
         self.model.eval()
         drawn: dict[int, list[list[int]]] = {}
@@ -290,7 +191,7 @@ class Trainer(GuardedTrainer, GRPOTrainer):
                         temperature=self.settings.temperature,
                         seed=seed,
                     ),
-                    stop=self.eos_token_ids,
+                    stop=self.ends,
                 )
             drawn[start] = [
                 ids[mask.bool()].tolist()
@@ -300,13 +201,13 @@ class Trainer(GuardedTrainer, GRPOTrainer):
             drawn |= told
         self.model.train(was_training)
         self.seconds["rollout"] += time.monotonic() - started
-        return [answer for start in sorted(drawn) for answer in drawn[start]], None
+        return [answer for start in sorted(drawn) for answer in drawn[start]]
 
     @torch.no_grad()
-    def check_speech(self, prompt_ids: list[int]) -> None:
-        """Ends the run where the policy's logits are no numbers: drawing from them would end in an
-        error of the device, and no later step could repair it."""
-        ids = torch.tensor([prompt_ids], device=self.policy.device)
+    def can_speak(self, prompt: Messages) -> bool:
+        """Whether the policy's logits are numbers. If not the run ends: drawing from them would be
+        an error of the device, and no later step could repair it."""
+        ids = torch.tensor(self.prompt_ids([prompt]), device=self.policy.device)
         with self.in_precision():
             logits = self.policy(
                 input_ids=ids,
@@ -314,167 +215,207 @@ class Trainer(GuardedTrainer, GRPOTrainer):
                 logits_to_keep=1,
                 use_cache=False,
             ).logits
-        if not torch.isfinite(logits).all():
-            self._tell(self.state.global_step, "the policy's output", again=True)
+        broken = ranks.any_of(not bool(torch.isfinite(logits).all()))
+        if broken and self.guard is not None:
+            self.guard.not_finite(self.state.global_step, "the policy's output", again=True)
+        return not broken
 
-    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        with self.whole_everywhere():
-            return self._drawn_and_scored(inputs)
-
-    def _drawn_and_scored(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+    @torch.no_grad()
+    def draw(self, prompts: list[Messages]) -> dict[str, Tensor]:
+        """Answers to the prompts, judged and looked at; every rank holds all of them. B answers of
+        at most R tokens, prompts padded left and answers right; the names are TRL's."""
         step = self.state.global_step + 1
         due = step % self.settings.sample_every < self.settings.update_epochs
         self.reward.ask_check = due or not self.reward.check_is_model
-        with alone(self):
-            output = super()._generate_and_score_completions(inputs)
-        same_randomness()
+        prompt_ids = self.prompt_ids(prompts)
+        answers = self.answer(prompt_ids)
+        rewards = self.reward(prompts=prompts, completion_ids=answers)
         self.seconds["reward"] += self.reward.seconds
-        mask, ids = output["completion_mask"], output["completion_ids"]
-        whole = mask.bool().any(1) if self.settings.mask_truncated else torch.ones_like(mask[:, 0])
-        invariants.check_mask(mask[whole.bool()], ids[whole.bool()], tuple(self.eos_token_ids))
-        sequences = (
-            torch.cat([output["prompt_ids"], ids], dim=1),
-            torch.cat([output["prompt_mask"], mask], dim=1),
-            ids.shape[1],
-            self.args.per_device_train_batch_size,
-        )
-        if "ref_per_token_logps" not in output:  # β = 0: measured all the same
-            ref = self._get_per_token_logps_and_entropies(self.ref_model, *sequences)[0]
-            output["ref_per_token_logps"] = ref
-        fresh = self.state.global_step == 0 and not self.settings.reference_differs
-        if fresh and mask.any():
-            # Of the very same batches: in half precision other ones round differently.
-            with torch.no_grad():
-                own = self._get_per_token_logps_and_entropies(self.policy, *sequences)[0]
-            invariants.check_kl_at_start(own, output["ref_per_token_logps"], mask)
         judged = self.reward.last
         assert judged is not None  # noqa: S101 — the answers were just judged
-        self._hush(output["advantages"], judged)
+        device, pad_id = self.args.device, self.processing_class.pad_token_id
+        sequences = [
+            told.to(device) for told in (*pad_left(prompt_ids, pad_id), *pad_right(answers, pad_id))
+        ]
+        ids, mask = sequences[2:]
+        if self.settings.mask_truncated:
+            mask[~torch.tensor(judged.ended, device=device)] = 0
+        full = mask.bool().any(1) if self.settings.mask_truncated else slice(None)
+        invariants.check_mask(mask[full], ids[full], tuple(self.ends))
+        found = dict(
+            zip(NAMES, sequences, strict=True),
+        )
+        found["ref_per_token_logps"] = self.reference_logprobs(sequences)
+        fresh = self.state.global_step == 0 and not self.settings.reference_differs
+        if self.settings.update_epochs > 1 or fresh:
+            found["old_per_token_logps"] = self.policy_logprobs(sequences)
+        if fresh and mask.any():
+            invariants.check_kl_at_start(
+                found["old_per_token_logps"], found["ref_per_token_logps"], mask
+            )
+        if self.settings.update_epochs == 1:
+            found.pop("old_per_token_logps", None)  # the policy that learns is the one that drew
+        found["advantages"] = group_advantages(
+            torch.tensor([torch.nan if r is None else r for r in rewards], device=device),
+            torch.from_numpy(judged.silent(self.settings.group_size)).to(device),
+            scale=self.settings.scale_rewards,
+        )
+        found["num_items_in_batch"] = mask.sum()
         self.drawn.append(
             answer_metrics(judged, self.settings.group_size, ids, mask, self.baseline)
             | self.watch.look(judged.texts, judged.scores.values, judged.lengths)
         )
-        return output
-
-    def _hush(self, advantages: Tensor, judged: Judged) -> None:
-        """Exactly 0 where a group's rewards are alike. TRL leaves what rounding made of their
-        distance to their mean, and Adam would make steps of full size of it."""
-        size = self.settings.group_size
-        silent = torch.from_numpy(judged.silent(size)).to(advantages.device)
-        advantages.view(-1, size)[silent] = 0.0
+        return found
 
     # --- the forward pass ---
 
-    def _get_per_token_logps_and_entropies(
-        self,
-        model: Any,
-        input_ids: Tensor,
-        attention_mask: Tensor,
-        logits_to_keep: int,
-        batch_size: int | None = None,
-        compute_entropy: bool = False,
-        **_: Any,
-    ) -> tuple[Tensor, Tensor | None, None]:
-        """log π [B, R] of the last `logits_to_keep` tokens, nats, tempered, and the entropy [B, R]
-        where it is asked for. The reference is known by being what `ref_model` holds."""
+    def reference_logprobs(self, sequences: Sequence[Tensor]) -> Tensor:
+        """log π_ref [B, R], nats, tempered; the batches are those of the steps."""
+        return self.in_batches(
+            sequences, lambda rows: self.reference.logprobs(*rows, temperature=self.temperature)
+        )
+
+    def policy_logprobs(self, sequences: Sequence[Tensor]) -> Tensor:
+        """log π [B, R] with all weights at hand, in the very same batches: in half precision
+        other ones round differently."""
+        return self.in_batches(
+            sequences,
+            lambda rows: score_responses(self.policy, *rows, temperature=self.temperature).logprobs,
+        )
+
+    def in_batches(
+        self, sequences: Sequence[Tensor], of: Callable[[list[Tensor]], Tensor]
+    ) -> Tensor:
+        rows = zip(*(told.split(self.part_size) for told in sequences), strict=True)
+        with self.in_precision():
+            return torch.cat([of(list(part)) for part in rows])
+
+    @property
+    def part_size(self) -> int:
+        """Answers of a forward pass, on all ranks together."""
+        return self.settings.batch_size // self.settings.gradient_accumulation
+
+    def look(self, model: Any, inputs: Mapping[str, Tensor]) -> Seen:
+        """What the policy says of the answers, with its gradient: tempered, [B, R]."""
         # Weights that are split are together in the pass of what was wrapped, and in no other: the
         # output layer cannot be called by itself then, as it is to read logits in pieces.
-        learns = self._apart and torch.is_grad_enabled()
-        asked = model if learns else self.policy
-        chunk = None if learns and is_split(self.policy) else LOGITS_CHUNK
-        size = batch_size or len(input_ids)
-        split = input_ids.shape[1] - logits_to_keep
-        logprobs, entropy = [], []
-        for start in range(0, len(input_ids), size):
-            ids, mask = input_ids[start : start + size], attention_mask[start : start + size]
-            sequences = (ids[:, :split], mask[:, :split], ids[:, split:], mask[:, split:])
-            with self.in_precision():
-                if model is self.ref_model:
-                    logprobs.append(
-                        self.ref_model.logprobs(*sequences, temperature=self.temperature)
-                    )
-                    continue
-                outputs = score_responses(
-                    asked,
-                    *sequences,
-                    temperature=self.temperature,
-                    with_entropy=compute_entropy,
-                    entropy_gradient=self.entropy_coef != 0,
-                    logits_chunk=chunk,
-                )
-            logprobs.append(outputs.logprobs)
-            if outputs.entropy is not None:
-                entropy.append(outputs.entropy)
-        found = torch.cat(logprobs)
-        self.seen = (found.detach(), torch.cat(entropy).detach()) if compute_entropy else None
-        return found, torch.cat(entropy) if compute_entropy else None, None
+        split = self.apart and is_split(self.policy)
+        with self.in_precision():
+            outputs = score_responses(
+                model if self.apart else self.policy,
+                inputs["prompt_ids"],
+                inputs["prompt_mask"],
+                inputs["completion_ids"],
+                inputs["completion_mask"],
+                temperature=self.temperature,
+                with_entropy=True,
+                entropy_gradient=self.entropy_coef != 0,
+                logits_chunk=None if split else LOGITS_CHUNK,
+            )
+        assert outputs.entropy is not None  # noqa: S101 — it was asked for
+        return Seen(outputs.logprobs, outputs.entropy)
 
-    def _compute_loss(self, model: torch.nn.Module, inputs: dict[str, Tensor]) -> Tensor:
+    # --- a step ---
+
+    @property
+    def draws_now(self) -> bool:
+        """Whether the step begins a new batch of answers, as each training does."""
+        return self.batch is None or self.state.global_step % self.settings.update_epochs == 0
+
+    def parts_of(self, inputs: Any) -> list[dict[str, Any]]:
+        """The answers in use in as many forward passes as a step has; new ones for each batch."""
+        if self.draws_now:
+            with self.whole_everywhere():
+                self.batch = self.draw([row["prompt"] for row in inputs])
+        size, batch = self.part_size, self.batch
+        assert batch is not None  # noqa: S101 — just drawn, or in use
+        return [
+            {
+                name: value[start : start + size] if value.dim() else value
+                for name, value in batch.items()
+            }
+            | {"taken": 1.0}
+            for start in range(0, self.settings.batch_size, size)
+        ]
+
+    def training_step(
+        self, model: nn.Module, inputs: Any, num_items_in_batch: Any = None
+    ) -> Tensor:
+        started = time.monotonic()
+        if self.draws_now:
+            with self.whole_everywhere():
+                speaks = self.can_speak(inputs[0]["prompt"])
+            if not speaks:
+                return torch.zeros((), device=self.args.device)
+        loss = super().training_step(model, inputs, num_items_in_batch)
+        if not self.apart:
+            average_gradients(self.model)
+        self.seconds["step"] += time.monotonic() - started
+        return loss
+
+    def is_silent(self) -> bool:
+        """A step in which no answer was better than another is none: the optimizer leaves weights
+        and moments as they are."""
+        teaches, self.teaches = ranks.any_of(self.teaches), False
+        return not teaches
+
+    def compute_loss(
+        self,
+        model: nn.Module,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: Any = None,
+    ) -> Tensor:
+        """This rank's share of a part's share of the step's loss, by TRL's formula."""
         inputs, rows, tokens = own_rows(inputs)
         by = {"dapo": float(rows > 0), "bnpo": tokens}.get(self.loss_type, rows)
+        parts = self.settings.gradient_accumulation
+        over_parts = 1 if self.loss_type == "dapo" else parts  # its sum is over the step's tokens
         coef = self.entropy_coef
-        self.entropy_coef = coef * tokens / by if by else 0.0  # the bonus is a mean over tokens
+        # The bonus is a mean over tokens.
+        self.entropy_coef = coef * tokens / by * over_parts / parts if by else 0.0
+        self.seen = seen = self.look(model, inputs)
         try:
             with alone(self):
-                loss = super()._compute_loss(model, inputs) * (by * ranks.world())
+                loss = super().compute_loss(lambda **_: seen, inputs)
         finally:
             self.entropy_coef = coef
-        if not rows:
-            return loss
-        assert self.seen is not None  # noqa: S101 — the loss asks for the entropy
-        logprobs, entropy = self.seen
+        if rows:
+            self.note(inputs, seen)
+        return loss * (by / over_parts)
+
+    def note(self, inputs: Mapping[str, Tensor], seen: Seen) -> None:
+        """What a forward pass says about the update; breaks the run where its first step is not
+        one of the policy that drew."""
+        logprobs, entropy = seen.log_probs.detach(), seen.entropy.detach()
         ref, mask = inputs["ref_per_token_logps"], inputs["completion_mask"]
         old = inputs.get("old_per_token_logps", logprobs)
-        fresh = self.state.global_step % self.num_iterations == 0
+        fresh = self.state.global_step % self.settings.update_epochs == 0
         if fresh and mask.any():
             invariants.check_first_ratio(logprobs, old, mask)
         teaching = (inputs["advantages"] != 0) & mask.bool().any(1)
         self.teaches = self.teaches or bool(teaching.any())
         self.sums.add(logprobs, old, ref, entropy, inputs["advantages"], mask, fresh=fresh)
-        return loss
-
-    def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
-        started = time.monotonic()
-        with unlearning(self) if self._steps_inside else nullcontext():
-            loss = super().training_step(*args, **kwargs)
-        self.seconds["step"] += time.monotonic() - started
-        return loss
-
-    def _clip_grad_norm(self, model: torch.nn.Module) -> Tensor:
-        """A step in which no answer was better than another is none: without gradients (None, not
-        zero) the optimizer leaves weights and moments as they are."""
-        if not self._apart:
-            average_gradients(self.model)
-        silent = not ranks.any_of(self.teaches)
-        self.teaches = False
-        if silent and self._steps_inside and not ranks.any_of(bool(self._found)):
-            self._pass_over()
-            return torch.zeros(())
-        norm = super()._clip_grad_norm(model)
-        if silent:
-            model.zero_grad(set_to_none=True)
-        return norm
 
     # --- metrics ---
 
     def log(self, logs: dict[str, Any], start_time: float | None = None) -> None:
         """Our metrics in place of TRL's, which leave out NaN in silence."""
-        for gathered in self._metrics.values():
-            gathered.clear()
+        self.trl_metrics()
         if "loss" in logs:
             self.sums = UpdateSums.of_all(ranks.gathered(self.sums))
-            logs |= averaged(self.drawn) | self.sums.metrics() | self._times()
-            self.drawn, self.sums = [], self._no_sums()
+            logs |= averaged(self.drawn) | self.sums.metrics() | self.times()
+            self.drawn, self.sums = [], self.no_sums()
             self.seconds = dict.fromkeys(self.seconds, 0.0)
         super().log(logs, start_time)
 
-    def _no_sums(self) -> UpdateSums:
+    def no_sums(self) -> UpdateSums:
         low = self.settings.clip
         return UpdateSums(clip_low=low, clip_high=self.settings.clip_high or low)
 
-    def _times(self) -> MetricValues:
+    def times(self) -> MetricValues:
         """Seconds a step, over the steps since the last point."""
-        steps = max(1, self._since_point)
+        steps = max(1, self.steps_since)
         drawing, scoring = self.seconds["rollout"], self.seconds["reward"]
         tokens = self.sums.tokens
         return {
@@ -494,7 +435,8 @@ class Trainer(GuardedTrainer, GRPOTrainer):
         was_training = self.model.training
         self.model.eval()
         with self.whole_everywhere(), self.in_precision():
-            self.check_speech(encode_prompt(self.processing_class, self.eval_dataset[0]["prompt"]))
+            if not self.can_speak(self.eval_dataset[0]["prompt"]):
+                return {}
             metrics = ranks.from_first(self.evaluation())
         self.model.train(was_training)
         self.log(metrics)
@@ -505,22 +447,6 @@ class Trainer(GuardedTrainer, GRPOTrainer):
 
     # --- checkpoints ---
 
-    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        self.ref_model.check()  # by all ranks, over which its weights may be split
-        super().save_model(output_dir, _internal_call)
-
-    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-        """A normal model folder; with adapters the merged weights, and the adapters beside."""
-        folder = Path(str(output_dir or self.args.output_dir))
-        if not isinstance(self.model, PeftModel):
-            super()._save(str(folder), state_dict)
-        elif self.args.should_save:
-            merged(self.model).save_pretrained(folder)
-            self.processing_class.save_pretrained(folder)
-            save_adapter(self.model, folder)
-
-    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        if isinstance(self.model, PeftModel):
-            load_adapter(self.model, Path(resume_from_checkpoint))
-        else:
-            super()._load_from_checkpoint(resume_from_checkpoint, model)
+    def save_model(self, output_dir: str | None = None, *args: Any, **kwargs: Any) -> None:
+        self.reference.check()  # by all ranks, over which its weights may be split
+        super().save_model(output_dir, *args, **kwargs)

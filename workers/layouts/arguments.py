@@ -5,8 +5,6 @@ launch` is told beside them (the shipped configurations of this folder) is the s
 """
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from workers.contract.events import Fault, RecipeError
@@ -42,18 +40,16 @@ def weights_in_float32(arguments: dict[str, Any]) -> dict[str, Any]:
     return arguments | {"bf16": False, "deepspeed": told}
 
 
-@contextmanager
-def splitting(wanted: bool) -> Iterator[None]:
-    """Inside, accelerate may be made; with `wanted` it splits weights by fully_shard on processors
-    too. It does so for accelerators alone: ranks that meet over gloo would train with whole copies
-    and say nothing."""
+def splitting(wanted: bool) -> None:
+    """Before accelerate is made: with `wanted` it splits weights by fully_shard on processors too.
+    It does so for accelerators alone: ranks that meet over gloo would train with whole copies and
+    say nothing."""
     from accelerate.state import PartialState
     from accelerate.utils import DistributedType
 
-    kind = PartialState().distributed_type
-    if wanted and kind == DistributedType.MULTI_CPU:
-        PartialState._shared_state["distributed_type"] = DistributedType.MULTI_GPU
-    yield
+    state = PartialState()
+    if wanted and state.distributed_type == DistributedType.MULTI_CPU:
+        state.distributed_type = DistributedType.MULTI_GPU
 
 
 def without_compiling() -> None:

@@ -323,7 +323,8 @@ def layout_ledger(plan: Plan, layout: str, processes: int) -> Ledger:
         return ledger(plan)
     found = ledger(replace(plan, sharding=LAYOUTS[layout].sharding, devices=processes))
     split = found.plan.share("zero3", "fsdp") < 1
-    if split and plan.generate_rows and (layout == ZERO3 or not plan.chunks_when_split):
+    meets_at_each_call = layout == ZERO3 and plan.generate_rows
+    if split and (meets_at_each_call or not plan.chunks_when_split):
         found = replace(found, lines=tuple(_in_one_piece(found)))
     more = [*_summed(found)] if layout == DATA else []
     if split:

@@ -388,10 +388,10 @@ def plan_of(
         precision=precision,
         gradient_checkpointing=_checkpointing(settings, device),
         value_head=kind == "ppo" and getattr(settings, "critic", "shared") == "shared",
-        # On an accelerator TRL's fused output layer makes the others' in pieces too.
+        # On an accelerator the others' are made in pieces too.
         logits_chunk=LOGITS_CHUNK if kind == "ppo" or device == "cuda" else None,
-        # Its split policy projects on the vocabulary within its own pass.
-        chunks_when_split=kind != "grpo",
+        # The others' split models project on the vocabulary within their own pass.
+        chunks_when_split=kind == "ppo",
     )
     rolls_out = hasattr(settings, "max_new_tokens") or hasattr(settings, "max_completion_length")
     if rolls_out:

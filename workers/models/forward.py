@@ -82,25 +82,37 @@ def look(
     In pieces of `chunk` states (None: all at once), so that no more than chunk × V logits exist.
     """
 
-    def piece(states: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor | None]:
+    def piece(states: Tensor, tokens: Tensor) -> tuple[Tensor, ...]:
         logits = logits_of(states).float()
         if not with_entropy:
-            return selective_logprobs(logits, tokens, temperature=temperature), None
+            return (selective_logprobs(logits, tokens, temperature=temperature),)
         return logprobs_and_entropy(
             logits, tokens, temperature=temperature, entropy_gradient=entropy_gradient
         )
 
     if chunk is None or len(states) <= chunk:
-        return piece(states, tokens)
+        found = piece(states, tokens)
+    else:
+        found = in_pieces(piece, states, tokens, chunk=chunk)
+    return found[0], found[1] if with_entropy else None
+
+
+def in_pieces(
+    piece: Callable[[Tensor, Tensor], tuple[Tensor, ...]],
+    states: Tensor,
+    tokens: Tensor,
+    *,
+    chunk: int,
+) -> tuple[Tensor, ...]:
+    """What `piece` says of so many states [K, width] and tokens [K] at a time: each [K]. What it
+    computes on the way is thrown away, and computed again in the backward pass."""
     pieces = [
         checkpoint(piece, *pair, use_reentrant=False, preserve_rng_state=False)
         if torch.is_grad_enabled()
         else piece(*pair)
         for pair in zip(states.split(chunk), tokens.split(chunk), strict=True)
     ]
-    logprobs = torch.cat([logprob for logprob, _ in pieces])
-    entropies = [entropy for _, entropy in pieces if entropy is not None]
-    return logprobs, torch.cat(entropies) if with_entropy else None
+    return tuple(torch.cat(parts) for parts in zip(*pieces, strict=True))
 
 
 # Prompts and responses as the trunk reads them: one run of real tokens per row.
@@ -245,6 +257,21 @@ def answer_logits(
     with projecting(model, lambda states: states[keep]):
         output = model(input_ids=input_ids, attention_mask=attention_mask, use_cache=False)
     return output.logits.squeeze(0)
+
+
+def answer_states(
+    model: PreTrainedModel, input_ids: Tensor, attention_mask: Tensor, keep: Tensor
+) -> Tensor:
+    """The states that `answer_logits` projects, [K, width], of a model that `is_plain`."""
+    seen: list[Tensor] = []
+
+    def pick(states: Tensor) -> Tensor:
+        seen.append(states[keep])
+        return seen[0][:1]
+
+    with projecting(model, pick):
+        model(input_ids=input_ids, attention_mask=attention_mask, use_cache=False)
+    return seen[0]
 
 
 # The model that a policy is compared with: frozen, known by its hash, never the policy itself. It

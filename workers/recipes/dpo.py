@@ -15,7 +15,6 @@ import torch
 from peft import PeftModel
 from transformers import set_seed
 from trl import DPOConfig
-from trl.trainer.utils import add_fused_lm_head
 
 from workers.config.training import DPOSettings
 from workers.context import RunContext
@@ -150,12 +149,7 @@ def with_reference(policy: Any, settings: DPOSettings) -> tuple[Any, Reference]:
 def dpo_config(context: RunContext, settings: DPOSettings, max_length: int) -> DPOConfig:
     """TRL's arguments of the run."""
     return DPOConfig(
-        **trainer_arguments(context, settings)
-        | {
-            "per_device_train_batch_size": settings.batch_size,
-            "per_device_eval_batch_size": settings.batch_size,
-            "gradient_accumulation_steps": 1,  # our own steps come in parts
-        },
+        **trainer_arguments(context, settings),
         **loss_arguments(settings),
         max_length=max_length,
     )
@@ -184,8 +178,6 @@ def _ask_reference(
                 "pairs: they are computed again",
                 level="warning",
             )
-        if device.type != "cpu":
-            add_fused_lm_head(reference.model)
         known = precompute(
             reference,
             pairs,
@@ -193,7 +185,6 @@ def _ask_reference(
             pad_id=pad_id,
             device=device,
             budget=settings.max_tokens_per_batch,
-            fused=device.type != "cpu",
             autocast=torch.autocast(device.type, torch.bfloat16, enabled=half),
         )
         context.log(f"asked the reference about {sum(map(len, pairs.values())):,} pairs")

@@ -118,12 +118,7 @@ def run(context: RunContext) -> dict[str, Any]:
 def sft_config(context: RunContext, settings: SFTSettings, max_length: int) -> SFTConfig:
     """TRL's arguments of the run."""
     return SFTConfig(
-        **trainer_arguments(context, settings)
-        | {
-            "per_device_train_batch_size": settings.batch_size,
-            "per_device_eval_batch_size": settings.batch_size,
-            "gradient_accumulation_steps": 1,  # our own steps come in parts
-        },
+        **trainer_arguments(context, settings),
         loss_type=settings.loss_type,
         max_length=max_length,
     )

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from workers.data.batches import Encoded, pad_right, rectangles
-from workers.models.forward import answer_logits
+from workers.layouts.gathered import is_split
+from workers.models.forward import answer_logits, answer_states, in_pieces, is_plain
 from workers.rl.losses import logprobs_and_entropy
 
 IGNORED = -100  # the label that losses skip
@@ -22,11 +23,11 @@ IGNORED = -100  # the label that losses skip
 @dataclass(slots=True)
 class AnswerTokens:
     """Per answer token, from the first column on, 0 after the last. The names are TRL's, whose
-    losses read this in place of its fused output layer's answer."""
+    losses read this in place of a model's answer."""
 
     log_probs: Tensor  # [N, T] nats
     entropy: Tensor  # [N, T] nats, no gradient
-    mean_logits: Tensor  # [N, T] mean over the vocabulary, no gradient; unspecified for SFT's head
+    mean_logits: Tensor  # [N, T] mean over the vocabulary, no gradient
     is_top1: Tensor  # [N, T] bool: the likeliest token
     label_mask: Tensor  # [N, T] bool: an answer token
 
@@ -81,17 +82,14 @@ def with_output_layer(model: nn.Module) -> nn.Module:
     return model
 
 
-def answer_tokens(model: nn.Module, batch: Batch, *, fused: bool) -> AnswerTokens:
+def answer_tokens(model: nn.Module, batch: Batch, *, chunk: int | None = None) -> AnswerTokens:
     """`AnswerTokens` of a batch, rows in the batch's order; gradients flow to `log_probs`.
 
-    `fused` computes through TRL's fused output layer, which must have been put on the model and
-    never holds all logits at once: for accelerators. Elsewhere that layer also projects prompts
-    and padding, so the K × V logits of the answer tokens are cheaper.
+    `chunk` is how many tokens' logits exist at once, for accelerators; all K × V of a rectangle
+    without it, and where the weights are split over ranks, which are there in one pass only.
     """
-    flat = [
-        _through_fused_head(model, *rectangle) if fused else _through_logits(model, *rectangle)
-        for rectangle in batch.rectangles
-    ]
+    chunk = None if chunk is None or is_split(model) else chunk
+    flat = [_of_rectangle(model, *rectangle, chunk) for rectangle in batch.rectangles]
     columns = torch.arange(int(batch.counts.max()), device=batch.counts.device)
     real = columns < batch.counts.unsqueeze(1)
     joined = [torch.cat(parts) for parts in zip(*flat, strict=True)]
@@ -101,24 +99,27 @@ def answer_tokens(model: nn.Module, batch: Batch, *, fused: bool) -> AnswerToken
     return AnswerTokens(log_probs, entropy, mean_logits, is_top1, real)
 
 
-def _through_logits(model: Any, ids: Tensor, mask: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
+def _of_rectangle(
+    model: Any, ids: Tensor, mask: Tensor, labels: Tensor, chunk: int | None
+) -> tuple[Tensor, ...]:
     """Four of [K], in reading order."""
     targets = labels[:, 1:]
-    keep = nn.functional.pad(targets != IGNORED, (0, 1))  # the position before each answer token
-    logits = answer_logits(model, ids, mask, keep).float()
     wanted = targets[targets != IGNORED]
+    keep = nn.functional.pad(targets != IGNORED, (0, 1))  # the position before each answer token
+    if chunk is None or len(wanted) <= chunk or not is_plain(getattr(model, "module", model)):
+        return _of_logits(answer_logits(model, ids, mask, keep), wanted)
+    layer = model.get_output_embeddings()
+
+    def piece(states: Tensor, tokens: Tensor) -> tuple[Tensor, ...]:
+        return _of_logits(layer(states), tokens)
+
+    states = answer_states(model, ids, mask, keep)
+    return in_pieces(piece, states, wanted, chunk=chunk)
+
+
+def _of_logits(logits: Tensor, wanted: Tensor) -> tuple[Tensor, ...]:
+    """[K, V] and the K tokens that came: four of [K]."""
+    logits = logits.float()
     log_probs, entropy = logprobs_and_entropy(logits, wanted)
     with torch.no_grad():
         return log_probs, entropy, logits.mean(-1), logits.argmax(-1) == wanted
-
-
-def _through_fused_head(
-    model: nn.Module, ids: Tensor, mask: Tensor, labels: Tensor
-) -> tuple[Tensor, ...]:
-    output = model(
-        input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True, use_cache=False
-    )
-    real = labels[:, 1:] != IGNORED
-    mean = output.mean_logits if output.mean_logits is not None else real.float()  # not asked for
-    kept = (output.log_probs, output.entropy, mean, output.is_top1)
-    return tuple(x[real].float() if x.is_floating_point() else x[real] for x in kept)

@@ -1,6 +1,6 @@
 """TRL's DPOTrainer with our forward passes: its losses and metrics, our batches and reference.
 
-The losses, their weights and the metrics are TRL's `_compute_loss`, unchanged: it is handed the
+The losses, their weights and the metrics are those of TRL's `compute_loss`: it is handed the
 log-probabilities of the answers' tokens where it would call the model itself. Left to itself it
 projects prompts and padding on the vocabulary too (on processors), pads every pair of a step to the
 longest, and takes as the reference what it finds at the path in the policy's configuration, or a
@@ -16,21 +16,26 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import PeftModel
+from datasets import Dataset, IterableDataset
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
-from transformers import PreTrainedTokenizerBase, TrainerCallback
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    TrainerCallback,
+)
 from trl import DPOConfig, DPOTrainer
-from trl.trainer.utils import add_fused_lm_head
 
 from workers import ranks
 from workers.config.training import DPOSettings
 from workers.context import RunContext
-from workers.data.batches import Encoded, PairEncoder
+from workers.data.batches import Encoded, LengthGroupedSampler, PairEncoder
 from workers.data.snapshot import Messages, Preference
 from workers.layouts.shards import ALONE, Shares
-from workers.models.forward import Reference
+from workers.models.forward import LOGITS_CHUNK, Reference
 from workers.models.lora import body_of
 from workers.rollouts.answer_tokens import (
     AnswerTokens,
@@ -38,13 +43,13 @@ from workers.rollouts.answer_tokens import (
     answer_start,
     answer_tokens,
     batch_of,
-    with_output_layer,
 )
 from workers.rollouts.drawing import Answer, answer
 from workers.rollouts.local import Sampling
 from workers.samples import choose, emit_samples, encode_fitting
-from workers.trainers.microbatch import PartedTRL, placeholder_rows
-from workers.trainers.trainer_bridge import GuardedTrainer
+from workers.trainers.guarded_trainer import planned_steps
+from workers.trainers.microbatch import PartedTRL
+from workers.trainers.trainer_bridge import BelowTRL
 
 # The pairs of a DPO run as token ids, and a step of them as parts.
 
@@ -144,10 +149,11 @@ TOKENS_AT_ONCE = 16_384  # without a budget of the run's own
 
 
 @torch.no_grad()
-def sequence_logprobs(reference: Reference, batch: Batch, *, fused: bool) -> Tensor:
+def sequence_logprobs(reference: Reference, batch: Batch) -> Tensor:
     """log π_ref of every answer of the batch: [N], nats per sequence."""
+    chunk = None if batch.counts.device.type == "cpu" else LOGITS_CHUNK
     with reference.weights() as model:
-        return answer_tokens(model, batch, fused=fused).log_probs.sum(1)
+        return answer_tokens(model, batch, chunk=chunk).log_probs.sum(1)
 
 
 def reference_key(
@@ -204,7 +210,6 @@ def precompute(
     pad_id: int,
     device: torch.device,
     budget: int | None,
-    fused: bool,
     autocast: contextlib.AbstractContextManager[None],
 ) -> Precomputed:
     """One forward pass over every distinct text, those of similar length together."""
@@ -219,7 +224,7 @@ def precompute(
     with autocast:
         for group in _groups(keys, budget or TOKENS_AT_ONCE):
             batch, places = batch_of([texts[k] for k in group], pad_id)
-            values = sequence_logprobs(reference, batch.to(device), fused=fused)
+            values = sequence_logprobs(reference, batch.to(device))
             found.update(zip(group, values[places].tolist(), strict=True))
     return Precomputed(
         key,
@@ -277,13 +282,11 @@ def loss_arguments(settings: DPOSettings) -> dict[str, Any]:
     }
 
 
-class PairTrainer(GuardedTrainer, PartedTRL, DPOTrainer):
+class PairTrainer(PartedTRL, DPOTrainer, BelowTRL):
     """Pairs by length, steps in parts, the reference that it is given and no other."""
 
     reference: Reference | None = None
     precomputed: Precomputed | None = None
-    _built = False
-    _fsdp = False
 
     def __init__(
         self,
@@ -300,40 +303,27 @@ class PairTrainer(GuardedTrainer, PartedTRL, DPOTrainer):
         shares: Shares = ALONE,
     ) -> None:
         """`reference` is asked along the way; with `precomputed` the pairs have its values."""
-        args.precompute_ref_log_probs = True  # so that it neither loads nor keeps a reference
+        _, args.max_steps = planned_steps(args, len(train_pairs))
         # Gives a step's parts, where the library's own give one batch.
         collator: Any = StepCollator(settings, tokenizer.pad_token_id, shares)
         super().__init__(
             model=model,
+            ref_model=_no_reference(),
             args=args,
-            train_dataset=placeholder_rows(),
-            eval_dataset=placeholder_rows(),
+            train_dataset=_no_pairs(),
+            eval_dataset=_no_pairs(),
             processing_class=tokenizer,
             data_collator=collator,
             callbacks=callbacks,
         )
-        if isinstance(self.model, PeftModel):
-            self.model.delete_adapter("ref")  # a copy of adapters is not our reference
-        self._built = True
+        self.ref_model, self.precompute_ref_logps = None, True  # its values come with the rows
         self.take_rows(train_pairs, eval_pairs)
         self.reference, self.precomputed = reference, precomputed
-        if self.fused and reference is not None and reference.adapted is None:
-            add_fused_lm_head(reference.model)
 
-    @property
-    def is_fsdp_enabled(self) -> bool:
-        """Not told while TRL builds: it would load a reference of its own for FSDP."""
-        return self._fsdp and self._built
-
-    @is_fsdp_enabled.setter
-    def is_fsdp_enabled(self, value: bool) -> None:
-        self._fsdp = value
-
-    def _prepare_dataset(self, dataset: Any, *args: Any, **kwargs: Any) -> Any:
-        return dataset
-
-    def _precompute_ref_logps(self, dataset: Any, *args: Any, **kwargs: Any) -> Any:
-        return dataset
+    def train_order(self) -> LengthGroupedSampler:
+        lengths = [pair.longest for pair in self.train_dataset]
+        size = self.args.per_device_train_batch_size
+        return LengthGroupedSampler(lengths, size, seed=self.args.seed)
 
     def row_length(self, row: Pair) -> int:
         return row.longest
@@ -352,12 +342,12 @@ class PairTrainer(GuardedTrainer, PartedTRL, DPOTrainer):
     ) -> Tensor:
         """A part's share of the step's loss, by TRL's formulas."""
         batch, places = Batch(inputs["rectangles"], inputs["counts"]), inputs["places"]
-        tokens = answer_tokens(with_output_layer(model), batch, fused=self.fused).rows(places)
+        tokens = self.answer_tokens(model, batch).rows(places)
         reference = inputs["reference"]
         if reference is None:
             if self.reference is None:
                 raise RuntimeError("neither a reference nor its values are at hand")
-            reference = sequence_logprobs(self.reference, batch, fused=self.fused)[places]
+            reference = sequence_logprobs(self.reference, batch)[places]
             reference = reference.view(2, -1)
         # TRL drops each row's first column, for nothing tells a text's first token.
         answers = torch.nn.functional.pad(tokens.label_mask.long(), (1, 0))
@@ -368,9 +358,9 @@ class PairTrainer(GuardedTrainer, PartedTRL, DPOTrainer):
             "ref_chosen_logps": reference[0],
             "ref_rejected_logps": reference[1],
         }
-        return inputs["pair_share"] * self._trl_loss(tokens, read, inputs)
+        return inputs["pair_share"] * self.trl_loss(tokens, read, inputs)
 
-    def _trl_loss(self, tokens: AnswerTokens, read: dict[str, Tensor], part: dict[str, Any]) -> Any:
+    def trl_loss(self, tokens: AnswerTokens, read: dict[str, Tensor], part: dict[str, Any]) -> Any:
         """TRL's loss of the part alone. Its mean over tokens (`sft`) weighs as many tokens as the
         part has of the step's, the means over pairs as many pairs."""
         weights = self.loss_weights
@@ -385,14 +375,33 @@ class PairTrainer(GuardedTrainer, PartedTRL, DPOTrainer):
         pairs = len(tokens.label_mask) / 2
         try:
             with self.weighing(lambda name: part["taken"] * over_tokens.get(name, pairs)):
-                return self._compute_loss(lambda **_: tokens, read, return_outputs=False)
+                return super().compute_loss(lambda **_: tokens, read)
         finally:
             self.loss_weights = weights
 
-    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-        super()._save(output_dir, state_dict)
+    def save_state(self, folder: Path) -> None:
         if self.precomputed is not None and self.args.should_save:
-            self.precomputed.save(Path(str(output_dir or self.args.output_dir)))
+            self.precomputed.save(folder)
+        super().save_state(folder)
+
+
+def _no_reference() -> PreTrainedModel:
+    """For TRL's constructor, which would load a reference of its own; ours is asked by us."""
+    config = LlamaConfig(
+        vocab_size=8,
+        hidden_size=8,
+        intermediate_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=1,
+    )
+    return LlamaForCausalLM(config)
+
+
+def _no_pairs() -> IterableDataset:
+    """For TRL's constructor, which would encode rows in its own way; ours are set afterwards."""
+    words = [{"role": "user", "content": ""}]
+    row = {"prompt": words, "chosen": words, "rejected": words}
+    return Dataset.from_list([row]).to_iterable_dataset()
 
 
 # While a DPO run continues: answers to fixed held-out prompts, and how far from the reference.
@@ -410,12 +419,12 @@ class Probe(TrainerCallback):
         tokenizer: PreTrainedTokenizerBase,
         prompts: Sequence[Messages],
         max_length: int,
-        look: Callable[[int, Mapping[str, float]], None],
+        look: Callable[[int, Mapping[str, float], Any], None],
     ) -> None:
-        """`look` has the guardrails look at the metrics of a step."""
+        """`look` has the guardrails look at the metrics of a step, and stop the training."""
         self.look = look
         self.context = context
-        # The policy as one, to be asked, or None on a rank that need not: `SplitWeights.whole`.
+        # The policy as one, to be asked, or None on a rank that need not: `GuardedTrainer.whole`.
         self.whole: Callable[[], AbstractContextManager[Any]] = lambda: nullcontext(policy)
         self.reference = reference
         self.tokenizer = tokenizer
@@ -438,7 +447,7 @@ class Probe(TrainerCallback):
         metrics = ranks.from_first(self._metric_values())
         self.kl = metrics["objective/kl"]
         self.context.metrics(state.global_step, metrics)
-        self.look(state.global_step, metrics)
+        self.look(state.global_step, metrics, control)
 
     def _answer(self, policy: Any) -> None:
         body = body_of(policy)

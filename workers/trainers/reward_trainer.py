@@ -6,12 +6,11 @@ pairs, however it was split.
 """
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 from peft import PeftModel
 from torch import Tensor
 from torch.utils.data import Sampler
@@ -31,9 +30,9 @@ from workers.data.batches import (
 )
 from workers.layouts.shards import ALONE, Shares
 from workers.rl.losses import bradley_terry_loss
-from workers.trainers.microbatch import PartedSteps
+from workers.trainers.guarded_trainer import GuardedTrainer
 from workers.trainers.reward_data import MODEL, EncodedPair, Part, Progress
-from workers.trainers.trainer_bridge import GuardedTrainer, Reporter
+from workers.trainers.trainer_bridge import Reporter
 
 Rows = dict[str, Any]
 
@@ -80,7 +79,7 @@ class StepCollator:
         }
 
 
-class RewardTrainer(GuardedTrainer, PartedSteps, transformers.Trainer):
+class RewardTrainer(GuardedTrainer):
     """The library's trainer with our loss, our batches, and held-out metrics over all pairs."""
 
     settings: RewardSettings
@@ -88,11 +87,11 @@ class RewardTrainer(GuardedTrainer, PartedSteps, transformers.Trainer):
     eval_dataset: Any
     data_collator: Any
 
-    def __init__(self, *args: Any, settings: RewardSettings, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(self, *, settings: RewardSettings, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.settings = settings
         self.seen: list[Tensor] = []  # [2, n] scores of the steps since the last point
-        self._has_seen = False
+        self.has_seen = False
         body = self.model.get_base_model() if isinstance(self.model, PeftModel) else self.model
         # A cache of keys and values is for generation; scoring would only fill it.
         known = inspect.signature(body.forward).parameters
@@ -109,7 +108,7 @@ class RewardTrainer(GuardedTrainer, PartedSteps, transformers.Trainer):
     ) -> Tensor:
         """A part's share of the step's loss."""
         chosen, rejected = self._scores(model, inputs).chunk(2)
-        self._has_seen = True  # on some rank
+        self.has_seen = True  # on some rank
         if inputs["taken"]:
             self.seen.append(torch.stack([chosen, rejected]).detach())
         return bradley_terry_loss(
@@ -131,7 +130,7 @@ class RewardTrainer(GuardedTrainer, PartedSteps, transformers.Trainer):
         ]
         return torch.cat(scores).float()[part["places"]]
 
-    def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int]:
+    def train_order(self) -> Sampler[int]:
         pairs: Sequence[EncodedPair] = self.train_dataset
         lengths = [pair.longest for pair in pairs]
         groups = [pair.row.group or pair.row.cluster for pair in pairs]
@@ -141,7 +140,7 @@ class RewardTrainer(GuardedTrainer, PartedSteps, transformers.Trainer):
             return OrderSampler(lambda g: stratified_order(strata, g), len(pairs), seed=seed)
         if self.settings.sampling == "inverse_frequency":
             return OrderSampler(lambda g: inverse_frequency_order(groups, g), len(pairs), seed=seed)
-        return LengthGroupedSampler(lengths, self.args.train_batch_size, seed=seed)
+        return LengthGroupedSampler(lengths, self.args.per_device_train_batch_size, seed=seed)
 
     # --- metrics ---
 
@@ -179,7 +178,7 @@ class RewardTrainer(GuardedTrainer, PartedSteps, transformers.Trainer):
         distinct = sorted(set(texts), key=lambda ids: (len(ids), ids))
         place = {ids: row for row, ids in enumerate(distinct)}
         found = torch.zeros(len(distinct))
-        rows, shares = 2 * self.args.eval_batch_size, self.data_collator.shares
+        rows, shares = 2 * self.args.per_device_eval_batch_size, self.data_collator.shares
         starts = range(0, len(distinct), rows)
         for number in range(shares.rank, shares.rounds(len(starts)), shares.world):
             start = starts[min(number, len(starts) - 1)]
@@ -199,11 +198,11 @@ class RewardTrainer(GuardedTrainer, PartedSteps, transformers.Trainer):
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Adds what the scores of the steps since the last point say, under TRL's names."""
-        if self._has_seen and "loss" in logs:
+        if self.has_seen and "loss" in logs:
             nothing = torch.zeros(2, 0, device=self.args.device)
             chosen, rejected = torch.cat([nothing, *self.seen], dim=1)
             logs |= _metric_values(chosen, rejected, prefix="")
-            self.seen, self._has_seen = [], False
+            self.seen, self.has_seen = [], False
         super().log(logs, start_time)
 
 
@@ -280,7 +279,7 @@ class Watch(Reporter):
         control = super().on_step_end(args, state, control, **kwargs)
         if self.context.stopped:
             self.reason = f"a person or the machine asked: {self.context.stopped}"
-        elif self.timed_out or state.global_step >= state.max_steps:
+        elif self.stop is None and (self.timed_out or state.global_step >= state.max_steps):
             if self.timed_out:
                 self.reason = "max_seconds was over"
             control.should_evaluate = control.should_log = True
@@ -329,6 +328,7 @@ class Watch(Reporter):
             )
             control.should_training_stop = True
             control.should_save = False
+        self.stop_where_due(control)
         return control
 
     def _judge_learning_rate(self, step: int) -> None:
@@ -365,18 +365,8 @@ class Watch(Reporter):
         super().finish_folder(folder)
         self.complete(folder)
 
-    def on_save(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        tags = ["last"]
-        metrics = self.evaluated if self.evaluated_at == state.global_step else {}
-        single = self.part.kind == MODEL
-        if single and metrics.get("eval/loss", float("inf")) < self.best:
-            self.best = metrics["eval/loss"]
-            tags.append("best")
-        if control.should_training_stop and self.context.stopped == "stop":
-            tags.append("final")
-        folder = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
-        self.finish_folder(folder)
-        step = self.offset + state.global_step
-        self.context.save_checkpoint(folder, step=step, tags=tags, metrics=metrics)
+    def takes_best(self, metrics: Mapping[str, float]) -> bool:
+        return self.part.kind == MODEL and super().takes_best(metrics)
+
+    def takes_final(self) -> bool:
+        return self.context.stopped == "stop"

@@ -117,13 +117,7 @@ class Training:
             model=model,
             args=TrainingArguments(
                 **trainer_arguments(self.context, self.settings)
-                | {
-                    "seed": part.seed,
-                    "data_seed": part.seed,
-                    "per_device_train_batch_size": self.settings.batch_size,
-                    "per_device_eval_batch_size": self.settings.batch_size,
-                    "gradient_accumulation_steps": 1,  # our own steps come in parts
-                }
+                | {"seed": part.seed, "data_seed": part.seed}
             ),
             train_dataset=[self.data.train[i] for i in part.rows],
             eval_dataset=self.data.held_out[self.validation],
@@ -194,14 +188,12 @@ class Training:
         if self.trainer is None:
             raise RuntimeError("no model is being trained")
         self.trainer.save_model(str(folder))
-        (folder / "training_args.bin").unlink(missing_ok=True)  # a pickle that nobody reads
 
     def _complete(self, folder: Path) -> None:
         """Adds to a checkpoint what lets a run go on: finished members, the best weights so far,
         and how far it is. Two finished members already make it an ensemble to load."""
         if not self.first_rank:
             return
-        (folder / "training_args.bin").unlink(missing_ok=True)
         self._add_members(folder)
         if self.settings.patience and self.progress.current and self._best.is_dir():
             _link_tree(self._best, folder / "best")

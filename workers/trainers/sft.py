@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
+from datasets import Dataset
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor
 from transformers import (
@@ -31,15 +32,13 @@ from workers.models.loading import readable_length
 from workers.rollouts.answer_tokens import (
     Batch,
     answer_start,
-    answer_tokens,
     batch_of,
-    with_output_layer,
 )
 from workers.rollouts.drawing import Answer, answer
 from workers.rollouts.local import Sampling
 from workers.samples import choose
-from workers.trainers.microbatch import PartedTRL, placeholder_rows
-from workers.trainers.trainer_bridge import GuardedTrainer
+from workers.trainers.microbatch import PartedTRL
+from workers.trainers.trainer_bridge import BelowTRL
 
 # TRL's SFTTrainer with our forward passes: its loss and metrics, our rows and batches.
 #
@@ -82,8 +81,13 @@ class StepCollator:
         return built
 
 
-class DemonstrationTrainer(GuardedTrainer, PartedTRL, SFTTrainer):
-    """Cross-entropy on the tokens of the answers, every token counting the same."""
+class DemonstrationTrainer(PartedTRL, SFTTrainer, BelowTRL):
+    """Cross-entropy on the tokens of the answers, every token counting the same.
+
+    Rows come in any order: steps of rows alike in length would weigh a short answer's tokens above
+    a long one's, for the loss is a mean over the step's tokens. Rectangles inside a step save the
+    padding too.
+    """
 
     def __init__(
         self,
@@ -97,6 +101,7 @@ class DemonstrationTrainer(GuardedTrainer, PartedTRL, SFTTrainer):
         callbacks: list[Any] | None = None,
         shares: Shares = ALONE,
     ) -> None:
+        nothing = Dataset.from_list([{"prompt_ids": [0]}])  # our rows are set afterwards
         args.dataset_kwargs = {"skip_prepare_dataset": True}
         args.average_tokens_across_devices = False  # our collator counts those of all ranks
         # Gives a step's parts, where the library's own give one batch.
@@ -104,16 +109,13 @@ class DemonstrationTrainer(GuardedTrainer, PartedTRL, SFTTrainer):
         super().__init__(
             model=model,
             args=args,
-            train_dataset=placeholder_rows(),
-            eval_dataset=placeholder_rows(),
+            train_dataset=nothing,
+            eval_dataset=nothing,
             processing_class=tokenizer,
             data_collator=collator,
             callbacks=callbacks,
         )
         self.take_rows(train_rows, eval_rows)
-        # Steps of rows alike in length would weigh a short answer's tokens above a long one's, for
-        # the loss is a mean over the step's tokens. Rectangles inside a step save the padding too.
-        self.row_lengths = None
 
     def row_length(self, row: Encoded) -> int:
         return len(row.ids)
@@ -130,7 +132,7 @@ class DemonstrationTrainer(GuardedTrainer, PartedTRL, SFTTrainer):
     ) -> Tensor:
         """A part's share of the step's loss, by TRL's formula."""
         batch = Batch(inputs["rectangles"], inputs["counts"])
-        tokens = answer_tokens(with_output_layer(model), batch, fused=self.fused)
+        tokens = self.answer_tokens(model, batch)
         read = {"attention_mask": tokens.label_mask.long()}
         with self.weighing(lambda name: inputs["taken"] * float(batch.counts.sum())):
             return super().compute_loss(

@@ -1,18 +1,21 @@
 """What the recipes over the library's trainers share: events, guardrails, checkpoints.
 
 Every figure a trainer logs is looked at by the guardrails of the run's kind. A warning is an event;
-an adjustment changes the learning rate; a stop leaves the whole state as the checkpoint `failed`,
-beside `best` and `last`.
+an adjustment changes the learning rate; a stop has the library save the whole state, which becomes
+the checkpoint `failed` beside `best` and `last`, and ends the run after `train` has returned.
 """
 
+import contextlib
 import json
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+import transformers
+from torch import Tensor
 from transformers import (
     PrinterCallback,
     TrainerCallback,
@@ -26,24 +29,14 @@ from workers.config.training import TrainingSettings
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
 from workers.data.snapshot import TRAIN
-from workers.guardrails import GuardStop, live_engine, report, stop_error
+from workers.guardrails import live_engine, report, stop_error
 from workers.layouts.arguments import layout_arguments
-from workers.rules.engine import first_stop
+from workers.models.lora import body_of
+from workers.rules.engine import Violation, first_stop
 from workers.trainers.guarded_trainer import GuardedTrainer
 
 if TYPE_CHECKING:
     from workers.config.grpo import GRPOSettings
-
-__all__ = [
-    "GuardedTrainer",
-    "Reporter",
-    "check_batches",
-    "reported",
-    "train",
-    "train_from",
-    "trainer_arguments",
-    "validation_split",
-]
 
 GUARDS_FILE = "guards.json"  # beside the trainer's state in a checkpoint
 
@@ -84,35 +77,58 @@ class Reporter(TrainerCallback):
         self.evaluated: dict[str, float] = {}
         self.evaluated_at = -1
         self.losses: list[tuple[int, float]] = []  # (step, held-out loss) of this attempt
+        self.stop: Violation | None = None  # what ends the run
+        self.has_failed_checkpoint = False
+        self.trainer: Any = None  # whose callbacks these are
         self.rules = live_engine(context.spec, settings)
 
     # --- guardrails ---
 
-    def look(self, step: int, metrics: Mapping[str, float | None], **parts: Any) -> None:
+    def look(
+        self, step: int, metrics: Mapping[str, float | None], control: TrainerControl, **parts: Any
+    ) -> None:
         """Guard the metrics of a step of this model. `parts` are the trainer's, as callbacks get
-        them. Raises `GuardStop` when a rule ends the run. All ranks judge by the first one's
-        metrics, which may be rounded otherwise than theirs."""
+        them. Tells the library to save and stop when a rule ends the run. All ranks judge by the
+        first one's metrics, which may be rounded otherwise than theirs."""
+        if self.stop is not None:
+            return
         violations = self.rules.check(self.offset + step, ranks.from_first(dict(metrics)))
         report(self.context, violations)
         for violation in violations:
             for change in violation.adjustment:
                 if change.setting == "learning_rate":
                     scale_learning_rate(parts["optimizer"], parts["lr_scheduler"], change.times)
-        if (stop := first_stop(violations)) is not None:
-            raise GuardStop(stop)
+        self.stop = self.stop or first_stop(violations)
+        self.stop_where_due(control)
+
+    def stop_where_due(self, control: TrainerControl) -> None:
+        """The flags of a run that a rule ends: its state is saved, and nothing else is done."""
+        if self.stop is not None:
+            control.should_training_stop = True
+            control.should_save = not self.has_failed_checkpoint
+            control.should_evaluate = False
 
     def not_finite(self, step: int, what: str, *, again: bool = False) -> None:
-        """A step gave no numbers: told as skipped, or `GuardStop`."""
+        """A step gave no numbers: told as skipped, or the end of the run, when its step ends."""
         violation = self.rules.finite.skip_or_stop(self.offset + step, what, again=again)
         report(self.context, [violation])
         if violation.action == "stop":
-            raise GuardStop(violation)
+            self.stop = self.stop or violation
+            self.stop_where_due(self.trainer.control)
 
     def finish_folder(self, folder: Path) -> None:
-        """Adds to a checkpoint what the library's trainer does not know of."""
+        """Adds to a checkpoint what the library's trainer does not know of; the first rank."""
         if self.context.writer is not None:
-            (folder / "training_args.bin").unlink(missing_ok=True)  # a pickle that nobody reads
             (folder / GUARDS_FILE).write_text(json.dumps(self.rules.state()))
+
+    def save_checkpoint(
+        self, folder: Path, step: int, tags: list[str], metrics: dict[str, float]
+    ) -> None:
+        """The folder as a checkpoint of the run; of a run that a rule ends only as `failed`."""
+        self.finish_folder(folder)
+        if self.stop is not None:
+            tags, metrics, self.has_failed_checkpoint = ["failed"], {}, True
+        self.context.save_checkpoint(folder, step=self.offset + step, tags=tags, metrics=metrics)
 
     # --- the trainer's callbacks ---
 
@@ -137,6 +153,7 @@ class Reporter(TrainerCallback):
             control.should_training_stop = True
             control.should_save = True
             control.should_evaluate = command != "cancel"
+        self.stop_where_due(control)
         if control.should_save:
             control.should_log = True  # a resumed run continues the curve without a gap
         return control
@@ -166,7 +183,7 @@ class Reporter(TrainerCallback):
         values = reported(logs or {})
         if set(values) - {"epoch"}:
             self.context.metrics(self.offset + state.global_step, values)
-            self.look(state.global_step, values, **kwargs)
+            self.look(state.global_step, values, control, **kwargs)
 
     def on_evaluate(
         self,
@@ -184,16 +201,28 @@ class Reporter(TrainerCallback):
     def on_save(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        tags = ["last"]
-        metrics = self.evaluated if self.evaluated_at == state.global_step else {}
-        if metrics.get("eval/loss", math.inf) < self.best:
-            self.best = metrics["eval/loss"]
-            tags.append("best")
-        if control.should_training_stop and self.context.stopped != "cancel":
-            tags.append("final")
+        """What the library left out is added, then the folder is sent. Weights that are no numbers
+        never become the last or best checkpoint: they end the run."""
         folder = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
-        self.finish_folder(folder)
-        self.context.save_checkpoint(folder, step=state.global_step, tags=tags, metrics=metrics)
+        self.trainer.check_weights()
+        self.trainer.save_state(folder)
+        control.should_save = False  # also where the weights have just ended the run
+        metrics = self.evaluated if self.evaluated_at == state.global_step else {}
+        tags = ["last"]
+        if metrics and self.takes_best(metrics):
+            tags.append("best")
+        if control.should_training_stop and self.takes_final():
+            tags.append("final")
+        self.save_checkpoint(folder, state.global_step, tags, metrics)
+
+    def takes_best(self, metrics: Mapping[str, float]) -> bool:
+        """Whether the checkpoint of this evaluation is the best so far."""
+        before, self.best = self.best, min(self.best, metrics.get("eval/loss", math.inf))
+        return self.best < before
+
+    def takes_final(self) -> bool:
+        """Whether the checkpoint at the end is what the run leaves."""
+        return self.context.stopped != "cancel"
 
 
 def reported(logs: Mapping[str, Any]) -> dict[str, float]:
@@ -215,9 +244,9 @@ def trainer_arguments(
     on_gpu = torch.cuda.is_available()
     return {
         "output_dir": str(context.workdir / "trainer"),
-        "per_device_train_batch_size": settings.batch_size // settings.gradient_accumulation,
-        "per_device_eval_batch_size": settings.batch_size // settings.gradient_accumulation,
-        "gradient_accumulation_steps": settings.gradient_accumulation,
+        "per_device_train_batch_size": settings.batch_size,
+        "per_device_eval_batch_size": settings.batch_size,
+        "gradient_accumulation_steps": 1,  # our own steps come in parts
         "learning_rate": settings.learning_rate,
         "lr_scheduler_type": (
             "constant_with_warmup" if settings.lr_schedule == "constant" else settings.lr_schedule
@@ -236,6 +265,7 @@ def trainer_arguments(
         "save_strategy": "steps",
         "save_steps": settings.save_every,
         "save_total_limit": 1,
+        "save_only_model": True,  # the rest is ours: `GuardedTrainer.save_state`
         "report_to": "none",
         "disable_tqdm": True,
         "seed": context.spec.seed,
@@ -252,7 +282,6 @@ def scale_learning_rate(optimizer: Any, scheduler: Any, factor: float) -> None:
     """Multiplies the step size, now and for the rest of its schedule; rides in checkpoints."""
     scheduler = getattr(scheduler, "scheduler", scheduler)  # accelerate's wrapper
     scheduler.base_lrs = [rate * factor for rate in scheduler.base_lrs]
-    scheduler._last_lr = [rate * factor for rate in scheduler._last_lr]  # what is logged
     for group in optimizer.param_groups:
         group["lr"] *= factor
         if "initial_lr" in group:
@@ -272,20 +301,97 @@ def train_from(context: RunContext, trainer: Any, resume: Path | None, *, offset
     """`train` of one model of several: `offset` steps of the run are behind it."""
     trainer.remove_callback(PrinterCallback)  # metrics go out as metrics, not to the log
     reporter = next(c for c in trainer.callback_handler.callbacks if isinstance(c, Reporter))
-    trainer.guard = reporter
-    if resume is not None and (resume / GUARDS_FILE).is_file():
-        reporter.rules.restore(json.loads((resume / GUARDS_FILE).read_text()))
-    try:
-        if resume is None and trainer.eval_dataset is not None:
-            trainer.evaluate()  # the curve starts before the first step
-        trainer.train(resume_from_checkpoint=str(resume) if resume else None)
+    trainer.guard, reporter.trainer = reporter, trainer
+    if resume is not None:
+        trainer.resume_from(resume)
+        if (resume / GUARDS_FILE).is_file():
+            reporter.rules.restore(json.loads((resume / GUARDS_FILE).read_text()))
+    elif trainer.eval_dataset is not None:
+        trainer.evaluate()  # the curve starts before the first step
+    if reporter.stop is None:
+        trainer.train()
+    if reporter.stop is None:
         trainer.check_weights()
-    except GuardStop as stop:
-        folder = Path(trainer.save_failed())
-        reporter.finish_folder(folder)
-        step = offset + trainer.state.global_step
-        context.save_checkpoint(folder, step=step, tags=["failed"], metrics={})
-        raise stop_error(stop.violation) from stop
+    if reporter.stop is None:
+        return
+    if not reporter.has_failed_checkpoint:  # outside of the training: the weights alone
+        folder = Path(trainer.args.output_dir) / "failed"
+        trainer.save_model(str(folder))
+        reporter.save_checkpoint(folder, trainer.state.global_step, [], {})
+    raise stop_error(reporter.stop)
+
+
+# A trainer of TRL: its loss and metrics through public methods only.
+
+
+class BelowTRL(transformers.Trainer):
+    """The last base of a trainer over TRL's: what that logs passes here on its way to the
+    library, or ends here while its metrics are asked for."""
+
+    caught: dict[str, float] | None = None
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        if self.caught is None:
+            super().log(logs, start_time)
+        else:
+            self.caught.update(logs)
+
+
+class OverTRL(GuardedTrainer):
+    """The first base of a trainer over TRL's; the last is `BelowTRL`."""
+
+    def use_own_forward(self) -> None:
+        """TRL put its fused output layer on the model, which would be copied with it and go on
+        calling the first; our forward passes ask for none. Once, after the constructor."""
+        vars(body_of(self.model)).pop("forward", None)
+        self.aux_loss_enabled = False  # of whole batches of experts, which are not computed here
+
+    caught: dict[str, float] | None
+
+    def trl_metrics(self) -> dict[str, float]:
+        """What TRL has noted since it was last asked, by its names; it tells in `log` only."""
+        found: dict[str, float] = {}
+        self.caught = found
+        try:
+            super().log({})
+        finally:
+            self.caught = None
+        return {name.removeprefix("eval_"): value for name, value in found.items()}
+
+    def create_model_card(self, *args: Any, **kwargs: Any) -> None:
+        """TRL's says nothing of the run."""
+
+
+class Alone:
+    """An accelerator as TRL would find it in a process of its own: nothing is gathered. Ranks may
+    have as many parts as their rows need, or all hold the same rows."""
+
+    num_processes, process_index = 1, 0
+
+    def __init__(self, accelerator: Any) -> None:
+        self.accelerator = accelerator
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.accelerator, name)
+
+    def gather(self, tensor: Tensor, **_: Any) -> Tensor:
+        return tensor
+
+    gather_for_metrics = gather
+
+    def reduce(self, tensor: Tensor, reduction: str = "sum") -> Tensor:
+        return tensor
+
+
+@contextlib.contextmanager
+def alone(trainer: Any) -> Iterator[None]:
+    """Inside, TRL computes as one process would."""
+    accelerator = trainer.accelerator
+    trainer.accelerator = Alone(accelerator)
+    try:
+        yield
+    finally:
+        trainer.accelerator = accelerator
 
 
 def check_batches(settings: TrainingSettings, rows: int) -> None:

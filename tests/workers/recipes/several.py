@@ -25,7 +25,7 @@ from workers.contract.jobs import ZERO3, Resume, spec_from_json
 from workers.emitter import EVENTS_FILE, Emitter
 from workers.layouts import arguments
 from workers.train import StopSignal, train
-from workers.trainers.guarded_trainer import SplitWeights
+from workers.trainers.guarded_trainer import GuardedTrainer
 
 # Beside a job.json: the folder of the job whose first checkpoint it continues from, and a step that
 # gives no loss on the last rank; and what was found: how the trained weights lay on the first rank.
@@ -65,21 +65,20 @@ def run(folder: Path) -> None:
 
 @contextlib.contextmanager
 def noting_how_weights_lie(note: Path) -> Iterator[None]:
-    own = SplitWeights._prepare_for_training
+    own = GuardedTrainer.begin_training
 
     def lies(weight: torch.Tensor) -> str:
         if isinstance(weight, DTensor):
             return "parted"
         return "away" if weight.numel() == 0 else "whole"
 
-    def prepare(self: Any, *args: Any, **kwargs: Any) -> Any:
-        prepared = own(self, *args, **kwargs)
+    def begin(self: Any) -> None:
+        own(self)
         if ranks.is_first():
             found = {lies(weight) for weight in self.model.parameters() if weight.requires_grad}
             note.write_text(json.dumps(sorted(found)))
-        return prepared
 
-    with mock.patch.object(SplitWeights, "_prepare_for_training", prepare):
+    with mock.patch.object(GuardedTrainer, "begin_training", begin):
         yield
 
 

@@ -8,7 +8,14 @@ import torch
 from datasets import Dataset
 from trl import DPOConfig, DPOTrainer
 
-from tests.workers.recipes.language import assistant, tiny_gpt2, tiny_llama, user, word_tokenizer
+from tests.workers.recipes.language import (
+    assistant,
+    tiny_gpt2,
+    tiny_llama,
+    trl_computes,
+    user,
+    word_tokenizer,
+)
 from workers.config import settings_for
 from workers.config.training import _BY_PAIR, _BY_STEP
 from workers.data.snapshot import Preference
@@ -23,7 +30,6 @@ from workers.trainers.dpo import (
     precompute,
     reference_key,
 )
-from workers.trainers.microbatch import PartedSteps
 
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
 LONG = "good good sun big red cat runs the dog"
@@ -53,7 +59,7 @@ def arguments(folder: Path) -> dict[str, Any]:
 
 def one_step(trainer: Any, parts: list[Any]) -> torch.Tensor:
     """Gradients of a step, outside of a training."""
-    return PartedSteps.training_step(trainer, trainer.model, parts)
+    return trainer.training_step(trainer.model, parts)
 
 
 def gradients(model: torch.nn.Module) -> torch.Tensor:
@@ -101,6 +107,7 @@ def test_pairs_are_encoded_as_trl_encodes_them(trl_trainer: DPOTrainer) -> None:
         assert pair.chosen.prompt_length == len(row["prompt_ids"])
 
 
+@trl_computes
 def test_every_loss_and_its_gradient_are_trls_on_the_same_pairs_however_they_are_split(
     trl_trainer: DPOTrainer, tmp_path: Path
 ) -> None:
@@ -135,22 +142,29 @@ def test_figures_are_those_of_the_whole_step_however_it_is_split(tmp_path: Path)
     figures = []
     for name, config in (("whole", {}), ("split", {"max_tokens_per_batch": 48})):
         trainer = our_trainer(tmp_path / name, **config)
-        logs = {"loss": one_step(trainer, trainer.data_collator(trainer.train_dataset)).item()}
+        one_step(trainer, trainer.data_collator(trainer.train_dataset))
+        logs: dict[str, float] = {}
         trainer.log(logs)
         figures.append({k: v for k, v in logs.items() if k not in ("epoch", "num_tokens")})
     assert figures[0] == pytest.approx(figures[1], rel=1e-5, abs=1e-6)
     assert {"rewards/margins", "logps/chosen", "entropy", "logits/rejected"} <= figures[0].keys()
 
 
-def test_trls_fused_output_layer_gives_the_same_tokens_as_ours(trl_trainer: DPOTrainer) -> None:
+def test_few_logits_at_a_time_give_the_same_tokens_and_gradient() -> None:
     """The way of accelerators, on a processor."""
     pairs = encode_pairs(word_tokenizer(), preferences(), 64)
     batch, _ = batch_of([side for p in pairs for side in (p.chosen, p.rejected)], pad_id=0)
-    ours = answer_tokens(tiny_llama(), batch, fused=False)
-    theirs = answer_tokens(trl_trainer.model, batch, fused=True)
+    found = []
+    for chunk in (None, 3):
+        model = tiny_llama()
+        tokens = answer_tokens(model, batch, chunk=chunk)
+        tokens.log_probs.sum().backward()
+        found.append((tokens, gradients(model)))
+    (ours, wanted), (pieces, gradient) = found
     for name in ("log_probs", "entropy", "mean_logits"):
-        torch.testing.assert_close(getattr(ours, name), getattr(theirs, name), rtol=1e-4, atol=1e-5)
-    assert torch.equal(ours.is_top1, theirs.is_top1)
+        torch.testing.assert_close(getattr(pieces, name), getattr(ours, name))
+    assert torch.equal(pieces.is_top1, ours.is_top1)
+    torch.testing.assert_close(gradient, wanted, rtol=1e-4, atol=1e-6)
 
 
 def test_a_text_means_the_same_alone_as_in_a_padded_rectangle_of_absolute_positions() -> None:
@@ -162,7 +176,7 @@ def test_a_text_means_the_same_alone_as_in_a_padded_rectangle_of_absolute_positi
         for side in (p.chosen, p.rejected)
     ]
     batch, places = batch_of(texts, pad_id=0)
-    together = answer_tokens(model, batch, fused=False).log_probs.sum(1)[places]
+    together = answer_tokens(model, batch).log_probs.sum(1)[places]
     for text, value in zip(texts, together, strict=True):
         ids = torch.tensor([text.ids])
         own = model(input_ids=ids).logits[0, :-1].log_softmax(-1)
@@ -183,7 +197,6 @@ def test_values_computed_beforehand_are_those_of_a_fresh_look_at_the_reference(
         pad_id=0,
         device=torch.device("cpu"),
         budget=40,
-        fused=False,
         autocast=torch.autocast("cpu", enabled=False),
     )
     live, before = (
@@ -208,7 +221,6 @@ def test_values_of_another_reference_or_of_other_pairs_are_never_read_back(tmp_p
         pad_id=0,
         device=torch.device("cpu"),
         budget=None,
-        fused=False,
         autocast=torch.autocast("cpu", enabled=False),
     )
     known.save(tmp_path)

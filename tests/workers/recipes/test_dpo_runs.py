@@ -12,7 +12,14 @@ from transformers import AutoModelForCausalLM
 from trl import DPOConfig, DPOTrainer
 
 from tests.workers.recipes.conftest import preference_rows
-from tests.workers.recipes.language import Outcome, Workshop, tiny_llama, user, word_tokenizer
+from tests.workers.recipes.language import (
+    Outcome,
+    Workshop,
+    tiny_llama,
+    trl_computes,
+    user,
+    word_tokenizer,
+)
 from tests.workers.recipes.test_dpo_losses import ROWS, arguments, assistant, preferences
 from tests.workers.recipes.test_resume import check_joined, curves, stop_and_resume
 from workers.config import settings_for
@@ -44,6 +51,7 @@ def checkpoint(workshop: Workshop, outcome: Outcome) -> Path:
     return workshop.store.get_tree(saved["uri"], sha256=saved["sha256"], cache=cache)
 
 
+@trl_computes
 @pytest.mark.parametrize("rank", [0, 4])
 def test_a_policy_edited_in_memory_is_its_own_reference_and_not_what_lies_at_its_path(
     tmp_path: Path, rank: int
@@ -88,6 +96,7 @@ def test_a_policy_edited_in_memory_is_its_own_reference_and_not_what_lies_at_its
     assert abs(theirs.evaluate()["eval_rewards/chosen"]) > 0.1
 
 
+@trl_computes
 def test_adapters_that_are_trained_already_are_no_reference(tmp_path: Path) -> None:
     """TRL copies them as they are, and finds no distance between a trained policy and itself."""
 

@@ -1,6 +1,7 @@
 """The parts of GRPO on tiny models: sampling, masks, log-probabilities, advantages, the loss."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from workers.contract.jobs import JobSpec
 from workers.data.batches import encode_prompt
 from workers.grpo.metrics import GroupReward
 from workers.grpo.reporting import GroupReporter
-from workers.grpo.trainer import GroupOrder, Trainer
+from workers.grpo.trainer import Trainer
 from workers.models.forward import Reference
 from workers.models.loading import load_causal, stop_ids, weights_sha256
 from workers.models.lora import attach_policy_lora
@@ -94,20 +95,28 @@ def make(
         baseline=None,
         watch=Watch(),
     )
-    trainer.current_gradient_accumulation_steps = trainer.args.gradient_accumulation_steps
+    trainer.current_gradient_accumulation_steps = 1  # as the library sets it
     trainer.model.train()
     return trainer
 
 
 def draw(trainer: Trainer) -> dict[str, Tensor]:
     """A batch of answers, scored, in the order they were drawn."""
-    batch = [{"prompt": user(text)} for text in TEXTS for _ in range(4)]
-    return trainer._generate_and_score_completions(batch)
+    return trainer.draw([user(text) for text in TEXTS for _ in range(4)])
+
+
+def step(trainer: Trainer, batch: dict[str, Tensor]) -> None:
+    """The gradient of a step on answers that are there, as far as the optimizer's."""
+    trainer.batch = batch
+    trainer.state.global_step += 1  # past the step that draws them
+    trainer.settings = replace(trainer.settings, update_epochs=1000)
+    trainer.training_step(trainer.model, [])
+    trainer.before_update()
 
 
 def answers(trainer: Trainer) -> list[list[int]]:
     ids = [encode_prompt(trainer.processing_class, user(text)) for text in TEXTS]
-    return trainer._generate_single_turn(ids * 4)[0]
+    return trainer.answer(ids * 4)
 
 
 # --- drawing ---
@@ -157,16 +166,16 @@ def test_the_end_token_counts_where_the_model_pads_with_it(tmp_path: Path) -> No
     assert ids[~mask.bool()].eq(1).all()
 
 
-def test_an_order_of_groups_is_known_by_position_and_visits_every_prompt() -> None:
-    order = list(GroupOrder(6, groups=2, group_size=3, rollouts=6, repeats=2, seed=4))
-    batches = [order[i : i + 6] for i in range(0, len(order), 6)]
-    assert len(order) == len(GroupOrder(6, groups=2, group_size=3, rollouts=6, repeats=2, seed=4))
+def test_an_order_of_groups_is_known_by_position_and_visits_every_prompt(tmp_path: Path) -> None:
+    trainer = make(tmp_path, batch_size=8, update_epochs=2)
+    batches = [trainer.rows_of_step(step) for step in range(8)]
     assert batches[0::2] == batches[1::2]  # each batch twice
     for batch in batches:
-        assert [batch.count(index) for index in batch] == [3] * 6
-    for epoch in (batches[0:6], batches[6:12]):
-        assert {index for batch in epoch for index in batch} == set(range(6))
-    assert batches[0:6] != batches[6:12]
+        assert [batch.count(index) for index in batch] == [4] * 8
+    for epoch in (batches[0:4], batches[4:8]):
+        assert {index for batch in epoch for index in batch} == set(range(4))
+    assert make(tmp_path, batch_size=8, update_epochs=2).rows_of_step(5) == batches[5]
+    assert batches[0:4] != batches[4:8]
 
 
 # --- the forward pass ---
@@ -181,8 +190,7 @@ def test_padding_moves_no_log_probability_of_a_model_with_absolute_positions(
     output = draw(trainer)
     ids = torch.cat([output["prompt_ids"], output["completion_ids"]], dim=1)
     mask = torch.cat([output["prompt_mask"], output["completion_mask"]], dim=1)
-    width = output["completion_ids"].shape[1]
-    together = trainer._get_per_token_logps_and_entropies(model, ids, mask, width)[0]
+    together = trainer.look(model, output).log_probs
     assert not output["prompt_mask"].bool().all()
     for row in range(len(ids)):
         real = mask[row].bool()
@@ -200,8 +208,10 @@ def test_log_probabilities_are_those_of_the_tempered_distribution(tmp_path: Path
     answer = output["completion_ids"][row][output["completion_mask"][row].bool()]
     logits = trainer.policy(input_ids=torch.cat([prompt, answer]).unsqueeze(0)).logits[0]
     wanted = (logits[len(prompt) - 1 : -1] / 0.5).log_softmax(-1).gather(1, answer.unsqueeze(1))
-    trainer._compute_loss(trainer.model, output)
-    torch.testing.assert_close(trainer.seen[0][row][: len(answer)], wanted.squeeze(1))
+    trainer.compute_loss(trainer.model, output)
+    torch.testing.assert_close(
+        trainer.seen.log_probs.detach()[row][: len(answer)], wanted.squeeze(1)
+    )
 
 
 def test_the_reference_is_the_model_that_was_given_and_not_the_path_in_the_configuration(
@@ -213,7 +223,7 @@ def test_the_reference_is_the_model_that_was_given_and_not_the_path_in_the_confi
     policy.load_state_dict(tiny_llama().state_dict())  # changed in memory: TRL would load `other`
     trainer = make(tmp_path, policy, reference=Reference.frozen(tiny_llama(), policy=policy))
     output = draw(trainer)
-    trainer._compute_loss(trainer.model, output)
+    trainer.compute_loss(trainer.model, output)
     figures = trainer.sums.metrics()
     assert figures["objective/kl_per_token"] == pytest.approx(0.0, abs=1e-9)
 
@@ -226,7 +236,7 @@ def test_adapters_switched_off_are_the_reference(tmp_path: Path) -> None:
             torch.nn.init.normal_(parameter, std=0.2)
     trainer.state.global_step = 1  # past the check that policy and reference begin as one
     output = draw(trainer)
-    trainer._compute_loss(trainer.model, output)
+    trainer.compute_loss(trainer.model, output)
     assert trainer.sums.metrics()["objective/kl_per_token"] > 0.001
     ids = [
         output[f"{part}_{kind}"] for part in ("prompt", "completion") for kind in ("ids", "mask")
@@ -269,8 +279,7 @@ def test_rewards_alike_but_for_rounding_give_no_advantage_and_no_step(tmp_path: 
     output = draw(trainer)
     assert output["advantages"].eq(0).all()
     before = weights_sha256(trainer.policy)
-    trainer._compute_loss(trainer.model, output).backward()
-    trainer._clip_grad_norm(trainer.model)
+    step(trainer, output)
     trainer.optimizer.step()
     assert weights_sha256(trainer.policy) == before
     assert not trainer.optimizer.state
@@ -305,8 +314,8 @@ def test_a_step_whose_answers_are_all_masked_is_none(tmp_path: Path) -> None:
     output = draw(trainer)
     assert output["advantages"].any()
     output["completion_mask"] = torch.zeros_like(output["completion_mask"])
-    trainer._compute_loss(trainer.model, output).backward()
-    trainer._clip_grad_norm(trainer.model)
+    trainer.create_optimizer()
+    step(trainer, output)
     assert all(parameter.grad is None for parameter in trainer.policy.parameters())
 
 
@@ -342,17 +351,23 @@ def test_the_loss_is_the_one_that_is_named_and_not_the_librarys_default(
     tmp_path: Path, loss_type: str
 ) -> None:
     assert settings_for("grpo", {}).loss_type == "dapo"
-    trainer = make(tmp_path, loss_type=loss_type, kl_coef=0.5, clip=0.2, reference_differs=True)
+    trainer = make(
+        tmp_path,
+        loss_type=loss_type,
+        kl_coef=0.5,
+        clip=0.2,
+        reference_differs=True,
+        update_epochs=2,
+    )
     output = draw(trainer)
-    trainer.state.global_step = 1
-    trainer.num_iterations = 2  # the second step on the batch
+    trainer.state.global_step = 1  # the second step on the batch
     mask = output["completion_mask"]
     noise = 0.4 * torch.randn(mask.shape, generator=torch.Generator().manual_seed(0))
     output["ref_per_token_logps"] = output["ref_per_token_logps"] - noise.flip(0)
     output["old_per_token_logps"] = output["ref_per_token_logps"] + noise
-    loss = trainer._compute_loss(trainer.model, output)
+    loss = trainer.compute_loss(trainer.model, output)
     new, old, ref = (
-        trainer.seen[0],
+        trainer.seen.log_probs.detach(),
         output["old_per_token_logps"],
         output["ref_per_token_logps"],
     )
@@ -361,10 +376,10 @@ def test_the_loss_is_the_one_that_is_named_and_not_the_librarys_default(
     surrogate = -torch.min(ratio * push, ratio.clamp(0.8, 1.2) * push) + 0.5 * kl
     torch.testing.assert_close(loss.detach(), by_hand(loss_type, surrogate, mask, 6))
     figures = trainer.sums.metrics()
-    theirs = trainer._metrics["train"]
-    assert figures["policy/clipfrac_avg"] == pytest.approx(theirs["clip_ratio/region_mean"][0])
+    theirs = trainer.trl_metrics()
+    assert figures["policy/clipfrac_avg"] == pytest.approx(theirs["clip_ratio/region_mean"])
     assert figures["policy/clipfrac_avg"] > 0
-    assert figures["policy/entropy_avg"] == pytest.approx(theirs["entropy"][0], rel=1e-5)
+    assert figures["policy/entropy_avg"] == pytest.approx(theirs["entropy"], rel=1e-5)
     assert figures["policy/ratio_max"] == pytest.approx(float(ratio[mask.bool()].max()))
 
 
@@ -373,9 +388,8 @@ def test_microbatches_give_the_gradient_of_the_whole_batch(tmp_path: Path) -> No
     for size in (16, 4):
         trainer = make(tmp_path, microbatch_size=size)
         output = draw(trainer)
-        for start in range(0, 16, size):
-            part = {k: v if v.dim() == 0 else v[start : start + size] for k, v in output.items()}
-            trainer._compute_loss(trainer.model, part).backward()
+        trainer.create_optimizer()
+        step(trainer, output)
         gradients.append(torch.cat([p.grad.flatten() for p in trainer.policy.parameters()]))
     torch.testing.assert_close(gradients[0], gradients[1], atol=1e-7, rtol=1e-4)
 

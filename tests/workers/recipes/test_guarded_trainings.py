@@ -156,7 +156,7 @@ def test_two_steps_without_a_number_stop_the_run_and_keep_what_was_before(
 
     saved = of(events, "CheckpointSaved")
     assert [c["tags"] for c in saved if "failed" in c["tags"]] == [["failed"]]
-    assert saved[-1]["step"] == 5
+    assert saved[-1]["step"] == 6
     last = [c for c in saved if "last" in c["tags"]][-1]
     assert last["step"] == 4
     folders = [
@@ -206,15 +206,14 @@ def test_weights_without_numbers_never_become_the_last_checkpoint(workshop: Work
     spec = workshop.spec("broken_last", "sft", CONFIGS["sft"] | broken, **INPUTS["sft"])
     events: list = []
 
-    own = GuardedTrainer._clip_grad_norm
+    own = GuardedTrainer.before_update
 
-    def clip(self: Any, model: Any) -> Any:
-        norm = own(self, model)
-        next(model.parameters()).data.fill_(math.inf)
-        return norm
+    def broken_update(self: Any) -> None:
+        own(self)
+        next(self.model.parameters()).data.fill_(math.inf)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(GuardedTrainer, "_clip_grad_norm", clip)
+        patch.setattr(GuardedTrainer, "before_update", broken_update)
         with pytest.raises(RecipeError) as raised:
             workshop.run_here(spec, keep=events)
     assert raised.value.kind == "non_finite"

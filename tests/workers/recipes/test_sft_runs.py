@@ -17,6 +17,7 @@ from tests.workers.recipes.language import (
     Workshop,
     assistant,
     tiny_llama,
+    trl_computes,
     user,
     word_tokenizer,
 )
@@ -65,6 +66,7 @@ def ours(folder: Path, rows: list[Any], **config: Any) -> DemonstrationTrainer:
     )
 
 
+@trl_computes
 @pytest.mark.parametrize("kind", ["nll", "dft"])
 def test_loss_and_gradient_are_trls_on_the_same_rows_however_they_are_split(
     kind: str, tmp_path: Path
