@@ -35,7 +35,7 @@ from typing import Any
 
 from workers import control, rank_ends, ranks
 from workers.artifacts import ArtifactError, Store, StoreUnreachable
-from workers.context import RunContext
+from workers.context import Preflight, RunContext
 from workers.contract.events import Cancelled, Event, Failed, Fault, Finished, Opened, RecipeError
 from workers.contract.jobs import JobSpec, spec_from_json
 from workers.control import CANCEL, CONTROL_FILE, STOP, Command, command_read
@@ -123,7 +123,9 @@ def train(spec: JobSpec, workdir: Path, writer: Writer | None, stop: StopSignal)
         )
         resumed_from = spec.resume.step if spec.resume else None
         context.emit(Opened(resumed_from_step=resumed_from, environment=environment(spec)))
-        summary = recipe_of(spec.kind).run(context)
+        recipe = recipe_of(spec.kind)
+        context.preflight = preflight()
+        summary = recipe.run(context)
         outcome = _ending(context, stop, summary, writer)
     except BaseException as error:  # whatever it was, the run must be told
         traceback.print_exc()
@@ -224,6 +226,13 @@ def _is_out_of_memory(error: BaseException) -> bool:
             and any(text in str(error) for text in ("out of memory", "not enough memory"))
         )
     )
+
+
+def preflight() -> Preflight:
+    """What looks before the first step; late, for it imports torch."""
+    from workers.preflight import run
+
+    return run
 
 
 def recipe_of(kind: str) -> ModuleType:
