@@ -122,7 +122,7 @@ class Workshop:
             folder,
             Writer(outcome, on_checkpoint),
             clock=lambda: next(ticks),
-            preflight=preflight(),
+            preflight=preflight,
         )
         try:
             outcome.summary = importlib.import_module(f"workers.recipes.{kind}").run(context)

@@ -63,7 +63,7 @@ class RunContext:
     writer: EventWriter | None = None
     stop_signal: Callable[[], str | None] = lambda: None
     clock: Callable[[], float] = time.monotonic
-    preflight: Preflight | None = None
+    preflight: Callable[[], Preflight] | None = None  # loads it: it imports torch
     stopped: str | None = None
     said: set[str] = field(default_factory=set)  # rules of the evidence reported so far
     _pending: list[tuple[int, dict[str, float | str | None]]] = field(default_factory=list)
@@ -85,7 +85,7 @@ class RunContext:
     def _looker(self) -> Preflight:
         if self.preflight is None:
             raise RuntimeError("whoever made this context gave it no preflight")
-        return self.preflight
+        return self.preflight()
 
     # --- reporting ---
 

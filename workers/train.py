@@ -120,12 +120,11 @@ def train(spec: JobSpec, workdir: Path, writer: Writer | None, stop: StopSignal)
             workdir=workdir,
             writer=writer,
             stop_signal=stop,
+            preflight=preflight,
         )
         resumed_from = spec.resume.step if spec.resume else None
         context.emit(Opened(resumed_from_step=resumed_from, environment=environment(spec)))
-        recipe = recipe_of(spec.kind)
-        context.preflight = preflight()
-        summary = recipe.run(context)
+        summary = recipe_of(spec.kind).run(context)
         outcome = _ending(context, stop, summary, writer)
     except BaseException as error:  # whatever it was, the run must be told
         traceback.print_exc()
@@ -229,7 +228,7 @@ def _is_out_of_memory(error: BaseException) -> bool:
 
 
 def preflight() -> Preflight:
-    """What looks before the first step; late, for it imports torch."""
+    """What looks at a run before its first step; late, for it imports torch."""
     from workers.preflight import run
 
     return run

@@ -124,7 +124,7 @@ def run(shop: Workshop, job: dict[str, Any], done: dict[str, Outcome]) -> Outcom
             command if ranks.is_first() and after is not None and notebook.step >= after else None
         ),
         clock=lambda: next(ticks),
-        preflight=preflight(),
+        preflight=preflight,
     )
     recipe = importlib.import_module(f"workers.recipes.{spec.kind}")
     try:

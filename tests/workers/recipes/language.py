@@ -238,7 +238,7 @@ class Workshop:
             notebook,
             stop_signal=stop,
             clock=lambda: next(ticks),
-            preflight=preflight(),
+            preflight=preflight,
         )
         recipe = importlib.import_module(f"workers.recipes.{spec.kind}")
         summary = recipe.run(context)
