@@ -15,6 +15,7 @@ from workers.artifacts import Store
 from workers.context import RunContext
 from workers.contract.events import CheckpointSaved, Event, Metrics, RecipeError
 from workers.contract.jobs import InputRef, JobSpec
+from workers.train import preflight
 
 
 @dataclass
@@ -116,7 +117,12 @@ class Workshop:
         outcome = Outcome()
         ticks = itertools.count(step=10)  # time flies: nothing is bundled or left out
         context = RunContext(
-            spec, self.store, folder, Writer(outcome, on_checkpoint), clock=lambda: next(ticks)
+            spec,
+            self.store,
+            folder,
+            Writer(outcome, on_checkpoint),
+            clock=lambda: next(ticks),
+            preflight=preflight,
         )
         try:
             outcome.summary = importlib.import_module(f"workers.recipes.{kind}").run(context)

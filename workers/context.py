@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from workers import ranks
 from workers.artifacts import ArtifactError, Store, StoreUnreachable, cache_folder
@@ -40,6 +40,14 @@ class EventWriter(Protocol):
     def write(self, event: Event) -> None: ...
 
 
+class Preflight(Protocol):
+    """What looks at a run before its first step; `workers.preflight.run`."""
+
+    def check_memory(self, context: "RunContext", kind: str, settings: Any) -> Any: ...
+
+    def run_preflight(self, context: "RunContext", kind: str, settings: Any, parts: Any) -> Any: ...
+
+
 @dataclass
 class RunContext:
     """One attempt of one run.
@@ -55,12 +63,29 @@ class RunContext:
     writer: EventWriter | None = None
     stop_signal: Callable[[], str | None] = lambda: None
     clock: Callable[[], float] = time.monotonic
+    preflight: Callable[[], Preflight] | None = None  # loads it: it imports torch
     stopped: str | None = None
     said: set[str] = field(default_factory=set)  # rules of the evidence reported so far
     _pending: list[tuple[int, dict[str, float | str | None]]] = field(default_factory=list)
     _flushed_at: float = field(default=-math.inf)
     _progress_at: float = field(default=-math.inf)
     _saved: dict[int, list[str]] = field(default_factory=dict)  # step -> tags
+
+    # --- before the first step ---
+
+    def check_memory(self, kind: str, settings: Any) -> None:
+        """Before anything is loaded: ends a run that cannot fit."""
+        self._looker().check_memory(self, kind, settings)
+
+    def look_before(self, kind: str, settings: Any, parts: Any) -> Any:
+        """The report of the preflight on `parts` (`workers.preflight.findings`); ends a run whose
+        fault it finds. On a fresh start only."""
+        return self._looker().run_preflight(self, kind, settings, parts)
+
+    def _looker(self) -> Preflight:
+        if self.preflight is None:
+            raise RuntimeError("whoever made this context gave it no preflight")
+        return self.preflight()
 
     # --- reporting ---
 

@@ -35,7 +35,7 @@ from typing import Any
 
 from workers import control, rank_ends, ranks
 from workers.artifacts import ArtifactError, Store, StoreUnreachable
-from workers.context import RunContext
+from workers.context import Preflight, RunContext
 from workers.contract.events import Cancelled, Event, Failed, Fault, Finished, Opened, RecipeError
 from workers.contract.jobs import JobSpec, spec_from_json
 from workers.control import CANCEL, CONTROL_FILE, STOP, Command, command_read
@@ -120,6 +120,7 @@ def train(spec: JobSpec, workdir: Path, writer: Writer | None, stop: StopSignal)
             workdir=workdir,
             writer=writer,
             stop_signal=stop,
+            preflight=preflight,
         )
         resumed_from = spec.resume.step if spec.resume else None
         context.emit(Opened(resumed_from_step=resumed_from, environment=environment(spec)))
@@ -224,6 +225,13 @@ def _is_out_of_memory(error: BaseException) -> bool:
             and any(text in str(error) for text in ("out of memory", "not enough memory"))
         )
     )
+
+
+def preflight() -> Preflight:
+    """What looks at a run before its first step; late, for it imports torch."""
+    from workers.preflight import run
+
+    return run
 
 
 def recipe_of(kind: str) -> ModuleType:

@@ -19,7 +19,6 @@ from workers.ppo.collectives import by_first
 from workers.ppo.evaluation import Baseline
 from workers.ppo.rollout import Rollout, sequences_of
 from workers.preflight.findings import Parts, Report, critic_parts
-from workers.preflight.run import run_preflight
 from workers.rewards.source import Scores
 from workers.rl.losses import explained_variance
 from workers.rl.masked import masked_sum, masked_var
@@ -386,7 +385,7 @@ def preflight(loop: "TrainerParts") -> Report:
         critic=critic_parts(models.actor_critic) if fits else None,
     )
     with models.whole():
-        return by_first(lambda: run_preflight(loop.context, "ppo", settings, parts))
+        return by_first(lambda: loop.context.look_before("ppo", settings, parts))
 
 
 def scored(loop: "TrainerParts", rollout: Rollout, trusted: Tensor) -> MetricValues:

@@ -38,7 +38,6 @@ from workers.models.loading import (
 from workers.models.lora import attach_policy_lora
 from workers.preflight.findings import Parts
 from workers.preflight.minimal import settings_of
-from workers.preflight.run import run_preflight
 from workers.trainers.dpo import (
     Pair,
     PairTrainer,
@@ -80,7 +79,7 @@ def run(context: RunContext) -> dict[str, Any]:
     if context.spec.resume is None:
         cut, dropped = _cut(pairs[TRAIN]), len(splits[TRAIN]) - len(pairs[TRAIN])
         parts = Parts(tokenizer=tokenizer, policy=policy, left_out=dropped, cut=cut)
-        looked = run_preflight(context, "dpo", settings, parts).summary()
+        looked = context.look_before("dpo", settings, parts).summary()
     if settings.preflight:
         return {"step": 0, "preflight": looked}
     known = None

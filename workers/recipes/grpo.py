@@ -43,7 +43,6 @@ from workers.ppo.evaluation import (
 from workers.ppo.setup import Prompts, read_evaluation_prompts, read_training_prompts
 from workers.preflight.findings import Parts, Report
 from workers.preflight.minimal import settings_of
-from workers.preflight.run import check_memory, run_preflight
 from workers.rewards.build import build_judge, build_reward
 from workers.trainers.trainer_bridge import train, trainer_arguments
 
@@ -53,7 +52,7 @@ CONFIG = GRPOSettings
 def run(context: RunContext) -> dict[str, Any]:
     """Train to the last step, or until someone stops it; audit; return the headline metrics."""
     settings: GRPOSettings = settings_of(context, "grpo")
-    check_memory(context, "grpo", settings)
+    context.check_memory("grpo", settings)
     set_seed(context.spec.seed)
     models = load_models(context, settings)
     folder = context.input_path("prompts")
@@ -113,8 +112,7 @@ def look_before(
     if context.spec.resume is not None:
         return None
     models.trained.eval()
-    return run_preflight(
-        context,
+    return context.look_before(
         "grpo",
         settings,
         Parts(

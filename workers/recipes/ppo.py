@@ -37,7 +37,6 @@ from workers.ppo.setup import set_learning_rate
 from workers.ppo.trainer import TrainerParts
 from workers.ppo.update import UpdateStats, update
 from workers.preflight.minimal import settings_of
-from workers.preflight.run import check_memory
 from workers.rewards.model import threshold_of
 from workers.rewards.source import RankedPending, join
 from workers.rl.advantages import gae, importance_weights, shaped_rewards
@@ -52,7 +51,7 @@ def run(context: RunContext) -> dict[str, Any]:
     """Train to the last step, or until someone or something stops it; audit; return the headline
     metrics."""
     settings: PPOSettings = settings_of(context, "ppo")
-    check_memory(context, "ppo", settings)
+    context.check_memory("ppo", settings)
     set_seed(context.spec.seed)
     loop = PPOTrainer.build(context, settings)
     try:

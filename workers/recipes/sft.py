@@ -33,7 +33,6 @@ from workers.models.loading import (
 from workers.models.lora import attach_policy_lora, body_of
 from workers.preflight.findings import Parts
 from workers.preflight.minimal import settings_of
-from workers.preflight.run import run_preflight
 from workers.rollouts.drawing import answer
 from workers.rollouts.local import Sampling
 from workers.samples import choose, emit_samples, encode_fitting
@@ -76,7 +75,7 @@ def run(context: RunContext) -> dict[str, Any]:
         left_out = len(training) - len(train_rows.encoded)
         cut = sum(row.truncated for row in train_rows.encoded)
         parts = Parts(tokenizer=tokenizer, policy=body, left_out=left_out, cut=cut)
-        looked = run_preflight(context, "sft", settings, parts).summary()
+        looked = context.look_before("sft", settings, parts).summary()
     if settings.preflight:
         return {"step": 0, "preflight": looked}
     reporter = Reporter(context, settings)

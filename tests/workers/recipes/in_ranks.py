@@ -32,6 +32,7 @@ from workers.contract.jobs import spec_from_json
 from workers.ppo import distributed, trainer, update
 from workers.ppo.model import ActorCritic
 from workers.rollouts.drawing import Chunk, Drawn, LocalDrawer
+from workers.train import preflight
 
 
 @contextmanager
@@ -123,6 +124,7 @@ def run(shop: Workshop, job: dict[str, Any], done: dict[str, Outcome]) -> Outcom
             command if ranks.is_first() and after is not None and notebook.step >= after else None
         ),
         clock=lambda: next(ticks),
+        preflight=preflight,
     )
     recipe = importlib.import_module(f"workers.recipes.{spec.kind}")
     try:

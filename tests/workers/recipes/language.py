@@ -33,6 +33,7 @@ from workers.context import RunContext
 from workers.contract.events import Envelope, Event, Finished, Metrics, envelope_to_json
 from workers.contract.jobs import InputRef, JobSpec, Resume, spec_to_json
 from workers.contract.metrics import metric_of
+from workers.train import preflight
 
 # TRL 1.15 computes with Triton alone, which processors have not, so its own trainers cannot be
 # compared with there; ours hand it their numbers.
@@ -231,7 +232,13 @@ class Workshop:
 
         ticks = itertools.count(step=10)  # time flies: nothing is bundled or left out
         context = RunContext(
-            spec, self.store, folder, notebook, stop_signal=stop, clock=lambda: next(ticks)
+            spec,
+            self.store,
+            folder,
+            notebook,
+            stop_signal=stop,
+            clock=lambda: next(ticks),
+            preflight=preflight,
         )
         recipe = importlib.import_module(f"workers.recipes.{spec.kind}")
         summary = recipe.run(context)
