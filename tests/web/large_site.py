@@ -109,8 +109,8 @@ select now() - make_interval(mins => k), 'membership.added', 'person-' || 1 + k 
        '{"role": "annotator"}', %(project)s, null
 from generate_series(1, 20000) k;
 
-insert into accounts_notice (roles, kind, text, path, at, project_id)
-select '{annotator,admin}', 'work', 'Pairs came in', '/', now(), %(project)s
+insert into accounts_notice (roles, kind, text, "values", path, at, project_id)
+select '{annotator,admin}', 'work', 'Pairs came in', '{}', '/', now(), %(project)s
 from generate_series(1, 5000) k;
 
 insert into labeling_comment (created_at, updated_at, kind, text, author_id, comparison_id,
