@@ -26,9 +26,9 @@ from benchmarks.diagnosis_world.seeds import (
 )
 from benchmarks.diagnosis_world.world import World, open_world
 from benchmarks.workshop import Outcome
+from workers.context import RunContext
 from workers.contract.events import Alert, ArtifactSaved, Evidence
 from workers.data.batches import encode_pair
-from workers.recipes import ppo as recipe
 from workers.rewards import model
 from workers.rollouts.local import derive_seed
 from workers.rules.choices import guardrails_of
@@ -145,7 +145,7 @@ def brisk() -> Iterator[None]:
             known[key] = encode_pair(tokenizer, prompt, response, max_length=max_length)
         return known[key]
 
-    with patch.object(model, "encode_pair", encode), patch.object(recipe, "check_memory"):
+    with patch.object(model, "encode_pair", encode), patch.object(RunContext, "check_memory"):
         yield
 
 
