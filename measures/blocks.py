@@ -52,8 +52,6 @@ class Bars:
     parts: tuple[str, ...] = ()
     unit: str = "count"  # count, share or number
     said: tuple[str, ...] = ()
-    limit: float | None = None  # a line across all bars
-    limit_label: str = ""
     note: str = ""
     kind: str = "bars"
 

@@ -170,7 +170,7 @@ def _referring_to(model: Any) -> set[str]:
     return {f.model.__name__ for f in every if f.remote_field and f.related_model is model}
 
 
-# A large one goes by a worker, told of on its row.
+# A large one goes by a worker, whose state stands on its row.
 
 
 @pytest.fixture

@@ -154,7 +154,7 @@ class FiniteGuard:
             f"found {what}, steps {', '.join(map(str, self.steps))}",
         )
 
-    def told_since(self, step: int) -> bool:
+    def reported_since(self, step: int) -> bool:
         """Whether a step from `step` on was already reported."""
         return bool(self.steps) and self.steps[-1] >= step
 
@@ -338,9 +338,9 @@ class Engine:
     def _non_finite(self, step: int, known: Mapping[str, float]) -> list[Violation]:
         """A metric that is no number, unless its step was reported when it was skipped.
 
-        One that a guardrail watches counts as a bad step; any other is told of where runs of the
-        kind are diagnosed. An evaluation that is no number a second
-        time in a row stops the run: nothing can be chosen by it any more.
+        One that a guardrail watches counts as a bad step; any other is reported where runs of the
+        kind are diagnosed. An evaluation that is no number a second time in a row stops the run:
+        nothing can be chosen by it any more.
         """
         broken = sorted(name for name, value in known.items() if not math.isfinite(value))
         is_new = self._is_newly_non_finite(step, known, bool(broken))
@@ -357,11 +357,11 @@ class Engine:
                 return [self._bad(step, evaluations[0], known, again=again)]
             if any(name.startswith("eval/") and name in self._watched for name in known):
                 self._broken_evaluations = 0
-            if watched and not self.finite.told_since(self._last_step + 1):
+            if watched and not self.finite.reported_since(self._last_step + 1):
                 return [self._bad(step, watched[0], known)]
-        told = self.finite.told_since(min(step, self._last_step + 1))
+        reported = self.finite.reported_since(min(step, self._last_step + 1))
         explained = not self._is_live or any(rule.diagnoses for rule in self.rules)
-        return [plain] if is_new and explained and not told else []
+        return [plain] if is_new and explained and not reported else []
 
     def _bad(
         self, step: int, name: str, known: Mapping[str, float], *, again: bool = False

@@ -71,21 +71,26 @@ _ALL = (
     Experiment(
         "fewer_epochs", "Try one pass over each batch", "one_change", {"update_epochs": "1"}
     ),
-    Experiment(
-        "dearer_kl", "Try four times the price of divergence", "one_change", {"kl_coef": 4.0}
-    ),
+    Experiment("higher_kl", "Try four times the KL penalty", "one_change", {"kl_coef": 4.0}),
     Experiment("more_entropy", "Try a bonus on entropy", "one_change", {"entropy_coef": "0.01"}),
 )
 EXPERIMENTS: dict[str, Experiment] = {one.id: one for one in _ALL}
+_FORMERLY = {"dearer_kl": "higher_kl"}  # in keys of runs and in requests until 1.0
+
+
+def present_id(name: str) -> str:
+    """The id that an experiment has now."""
+    return _FORMERLY.get(name, name)
+
 
 # From the outside in: what to try first when this stage broke first.
 NEXT: dict[str, tuple[str, ...]] = {
     "data": ("canaries", "reward_plot", "minimal"),
     "evaluation": ("protocol", "reward_plot", "canaries"),
     "reward": ("canaries", "reward_plot", "rescore", "minimal"),
-    "policy": ("kl_reference", "slower", "fewer_epochs", "dearer_kl", "minimal"),
+    "policy": ("kl_reference", "slower", "fewer_epochs", "higher_kl", "minimal"),
     "critic": ("critic_fit", "reward_plot", "slower"),
-    "exploration": ("reward_plot", "more_entropy", "dearer_kl"),
+    "exploration": ("reward_plot", "more_entropy", "higher_kl"),
     "freshness": ("sampler", "kl_reference", "minimal"),
     "numerics": ("minimal", "slower", "rescore"),
     "resources": ("rescore", "minimal"),
@@ -94,5 +99,6 @@ NEXT: dict[str, tuple[str, ...]] = {
 
 def next_experiments(stage: str, *, first: str = "") -> list[Experiment]:
     """In order; `first` is the one that the finding itself asks for."""
+    first = present_id(first)
     ids = dict.fromkeys((first, *NEXT[stage])) if first in EXPERIMENTS else NEXT[stage]
     return [EXPERIMENTS[name] for name in ids]

@@ -442,7 +442,7 @@ POLICY = (
         title="Nothing holds the policy to its reference",
         **of("policy", ROLLOUTS),
         **under(1e-09, "deviations per nat", "kl_coef"),
-        **explains("dearer_kl"),
+        **explains("higher_kl"),
         page="far-from-reference",
     ),
     Rule(

@@ -77,7 +77,6 @@ class Part:
     dots: list[DotRow] = field(default_factory=list)
     bars: list[BarRow] = field(default_factory=list)
     names: list[str] = field(default_factory=list)  # of the parts of a bar
-    unit: str = ""
     ends: tuple[str, str] = ("", "")
     reference: float | None = None
     reference_words: str = ""
@@ -169,7 +168,7 @@ def _intervals(block: Intervals) -> Part:
 
 def _bars(block: Bars) -> Part:
     sums = [sum(amounts) for _, amounts in block.rows]
-    most = max([*sums, block.limit or 0.0]) or 1.0
+    most = max(sums, default=0.0) or 1.0
     rows = []
     for k, (label, amounts) in enumerate(block.rows):
         pieces, x = [], 0.0
@@ -188,9 +187,6 @@ def _bars(block: Bars) -> Part:
         block.note,
         bars=rows,
         names=list(block.parts) if len(block.parts) > 1 else [],
-        unit=block.unit,
-        reference=None if block.limit is None else round(BAR * block.limit / most, 1),
-        reference_words=f"Dashed line: {block.limit_label}." if block.limit_label else "",
     )
 
 

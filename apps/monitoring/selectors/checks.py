@@ -13,7 +13,7 @@ from apps.monitoring.selectors.run_outputs import RunOutputs
 from apps.training.models import Alert, Run, RunEvent
 from measures.drift import Level, Shift
 from workers.config import recipe_fields
-from workers.rules.experiments import EXPERIMENTS, Experiment
+from workers.rules.experiments import EXPERIMENTS, Experiment, present_id
 
 CONFIRMS, REFUTES, UNDECIDED = "confirms", "refutes", "undecided"
 REPEATS = ("minimal", "one_change")  # launch the run's own kind again, in small
@@ -108,7 +108,7 @@ def newest_by_experiment(run: Run) -> dict[str, Run]:
 def experiment_of(run: Run) -> str:
     """Which experiment a run makes: the key it was launched by says it."""
     sort, _, rest = run.launch_key.partition(":")
-    name = rest.partition(":")[0]
+    name = present_id(rest.partition(":")[0])
     return name if sort == "check" and name in EXPERIMENTS else ""
 
 

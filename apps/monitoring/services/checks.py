@@ -27,7 +27,7 @@ from apps.training.models import Run
 from apps.training.services import run_clone, run_launch
 from apps.training.services.attempts import run_locked
 from workers.contract.wire import QUEUE_SHORT
-from workers.rules.experiments import EXPERIMENTS, Experiment
+from workers.rules.experiments import EXPERIMENTS, Experiment, present_id
 
 log = logging.getLogger(__name__)
 _LONGEST_NAME = 120
@@ -43,7 +43,7 @@ _TITLES = {
     "minimal": "Small repetition",
     "slower": "Smaller steps",
     "fewer_epochs": "Single passes",
-    "dearer_kl": "Higher KL penalty",
+    "higher_kl": "Higher KL penalty",
     "more_entropy": "Paid entropy",
 }
 
@@ -63,7 +63,7 @@ def check_launch(
     run is under way, that one is given. Raises `DomainError` saying what is missing and what to do;
     `Missing` for an experiment that there is not.
     """
-    wanted = EXPERIMENTS.get(experiment)
+    wanted = EXPERIMENTS.get(present_id(experiment))
     if wanted is None:
         raise Missing(f"There is no check '{experiment}'.", field="experiment")
     launch_key = _key(run, wanted, key)

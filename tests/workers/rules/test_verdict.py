@@ -5,7 +5,7 @@ from workers.contract.events import Evidence
 from workers.diagnosis.replay import diagnose
 from workers.rules.diagnosis import Finding, verdict
 from workers.rules.engine import Engine
-from workers.rules.experiments import EXPERIMENTS, NEXT
+from workers.rules.experiments import EXPERIMENTS, NEXT, next_experiments
 from workers.rules.rule import STAGES
 from workers.rules.table import RULES
 
@@ -146,3 +146,7 @@ def test_a_rule_may_give_most_answers_one_score_and_a_model_may_not() -> None:
     rule = {"reward": {"type": "verifier"}}
     assert diagnose(series, kind="ppo", config=rule).findings == ()
     assert [one.rule for one in diagnose(series, kind="ppo").findings] == ["reward_one_value"]
+
+
+def test_an_experiment_is_found_by_its_former_name() -> None:
+    assert next_experiments("policy", first="dearer_kl")[0].id == "higher_kl"
