@@ -57,6 +57,8 @@ def test_a_whole_round_by_the_client(
         assert after_skip.pair.comparison not in (pair.comparison, stored.pair.comparison)
         done = annotator.vote(after_skip.pair, choice="a")
         assert (done.pair, done.nothing.code) == (None, "yours_done")
+        mine = annotator.progress(project.slug)
+        assert (mine.own.answers, mine.attempts, mine.shows_gold, mine.extra) == (2, (), False, {})
 
         (tied,) = (row for row in admin.decisions(project.slug) if row.winner == "tie")
         assert (tied.comparison, tied.n_tie) == (pair.comparison, 1)

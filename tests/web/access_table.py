@@ -165,6 +165,7 @@ OVERVIEW = [
     page("loop:notifications", EVERYONE),
     api("GET /projects/{slug}/overview", EVERYONE),
     api("GET /projects/{slug}/notifications", EVERYONE),
+    api("GET /projects/{slug}/progress", LABELERS),
 ]
 
 ACCOUNTS_API = [

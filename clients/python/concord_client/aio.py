@@ -115,6 +115,11 @@ class AsyncClient:
         """Say that you have read this version of the guidelines."""
         return await self._send(operations.acknowledge(project, version))
 
+    async def progress(self, project: str, *, after: int = 0, limit: int = 50) -> types.Progress:
+        """How you do yourself: pace, agreement, practice, and a page of your gold pairs where the
+        project shows them."""
+        return await self._send(operations.progress(project, after=after, limit=limit))
+
     # --- import ----------------------------------------------------------------------------------
 
     async def import_comparisons(

@@ -68,6 +68,16 @@ def acknowledge(project: str, version: int) -> Operation[types.Guidelines]:
     return Operation("POST", template, read, {"slug": project}, body={"version": version})
 
 
+def progress(project: str, *, after: int, limit: int) -> Operation[types.Progress]:
+    return Operation(
+        "GET",
+        "/projects/{slug}/progress",
+        types.Progress.read,
+        {"slug": project},
+        query={"after": after, "limit": limit},
+    )
+
+
 def import_comparisons(
     project: str,
     rows: Sequence[Row],

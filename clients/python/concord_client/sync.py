@@ -76,6 +76,10 @@ class Client:
         """See `AsyncClient.acknowledge`."""
         return self._run(self._client.acknowledge(project, version))
 
+    def progress(self, project: str, *, after: int = 0, limit: int = 50) -> types.Progress:
+        """See `AsyncClient.progress`."""
+        return self._run(self._client.progress(project, after=after, limit=limit))
+
     def import_comparisons(
         self, project: str, rows: Sequence[Row], **options: Any
     ) -> types.ImportReport:
