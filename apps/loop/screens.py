@@ -12,7 +12,7 @@ from django.utils.functional import Promise
 
 from apps.accounts.models import AuditEvent, Membership, Project, Role, User
 from apps.accounts.screens import AuditLine, audit_lines
-from apps.accounts.selectors import notices_of, notices_seen_by
+from apps.accounts.selectors import invitations_open, notices_of, notices_seen_by
 from apps.agreement.selectors.annotators import LEAST_SHARED, own_agreement, reports_list
 from apps.agreement.selectors.audits import MOST_DUE, audits_due
 from apps.evaluation.selectors.models import reward_models
@@ -277,6 +277,9 @@ class Overview:
     own: Own | None
     engineering: Engineering | None
     events: Sequence[AuditLine]
+    invited: int = (
+        0  # invitations that nobody has taken yet; for admins of a project without people
+    )
 
 
 def overview_of(membership: Membership) -> Overview:
@@ -289,6 +292,7 @@ def overview_of(membership: Membership) -> Overview:
         own=own_of(membership, work) if _labels(membership, work) else None,
         engineering=_engineering(project) if role in _STAFF else None,
         events=_events(project) if role == Role.ADMIN else (),
+        invited=invitations_open(project).count() if role == Role.ADMIN and not work.people else 0,
     )
 
 

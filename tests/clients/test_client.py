@@ -42,6 +42,7 @@ COVERED = [
     operations.skip(1, ""),
     operations.revise(1, {}),
     operations.guidelines("p"),
+    operations.guidelines_publish("p", "", is_major=False),
     operations.acknowledge("p", 1),
     operations.progress("p", after=0, limit=1),
     operations.import_comparisons(

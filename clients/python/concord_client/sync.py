@@ -72,6 +72,12 @@ class Client:
         """See `AsyncClient.guidelines`."""
         return self._run(self._client.guidelines(project))
 
+    def guidelines_publish(
+        self, project: str, body: str, *, is_major: bool = False
+    ) -> types.Guidelines:
+        """See `AsyncClient.guidelines_publish`."""
+        return self._run(self._client.guidelines_publish(project, body, is_major=is_major))
+
     def acknowledge(self, project: str, version: int) -> types.Guidelines:
         """See `AsyncClient.acknowledge`."""
         return self._run(self._client.acknowledge(project, version))
