@@ -52,7 +52,7 @@ def page(emil: User, signed_in):
 
 def verdict_of(text: str, line: str) -> str:
     part = text.split(f'id="{line}">')[1].split("</summary>")[0]
-    return re.search(r"(Red|Green|Not measured)</span>", part).group(1)
+    return re.search(r"(Bad|OK|Unknown)</span>", part).group(1)
 
 
 def test_a_model_nobody_assessed_shows_every_line_as_not_measured_and_what_to_do(model, page):

@@ -108,7 +108,7 @@ def work_of(project: Project) -> Work:
 
 def _work(project: Project) -> Work:
     since = timezone.now() - timedelta(days=WINDOW_DAYS)
-    values = {"project": project.pk, "since": since, "nobody": NOBODY_LEFT}
+    values: dict[str, Any] = {"project": project.pk, "since": since, "nobody": NOBODY_LEFT}
     with connection.cursor() as cursor:
         cursor.execute(_COMPARISONS, values)
         by_state = {row.pop("state"): row for row in rows_named(cursor)}
