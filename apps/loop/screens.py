@@ -5,22 +5,25 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.core.cache import cache
+from django.db.models import F, QuerySet
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.functional import Promise
 
 from apps.accounts.models import AuditEvent, Membership, Project, Role, User
 from apps.accounts.screens import AuditLine, audit_lines
-from apps.accounts.selectors import notices_of, notices_seen_by
+from apps.accounts.selectors import invitations_open, notices_of, notices_seen_by
 from apps.agreement.selectors.annotators import LEAST_SHARED, own_agreement, reports_list
 from apps.agreement.selectors.audits import MOST_DUE, audits_due
 from apps.evaluation.selectors.models import reward_models
-from apps.labeling.models import Choice, Vote
+from apps.labeling.models import Choice, QualificationAttempt, Vote
 from apps.labeling.rendering import text_html
 from apps.labeling.screens.annotators import readers_of
 from apps.labeling.screens.work import ProjectWork, project_work
+from apps.labeling.selectors import settings_get
 from apps.labeling.selectors.comments import questions_open
 from apps.labeling.selectors.forecast import Work, minutes_per_ten, votes_since, work_of
+from apps.labeling.selectors.own import attempts_of, gold_of
 from apps.labeling.services import LABELERS
 from apps.labeling.texts import excerpt
 from apps.monitoring.models import Incident
@@ -274,6 +277,9 @@ class Overview:
     own: Own | None
     engineering: Engineering | None
     events: Sequence[AuditLine]
+    invited: int = (
+        0  # invitations that nobody has taken yet; for admins of a project without people
+    )
 
 
 def overview_of(membership: Membership) -> Overview:
@@ -286,6 +292,7 @@ def overview_of(membership: Membership) -> Overview:
         own=own_of(membership, work) if _labels(membership, work) else None,
         engineering=_engineering(project) if role in _STAFF else None,
         events=_events(project) if role == Role.ADMIN else (),
+        invited=invitations_open(project).count() if role == Role.ADMIN and not work.people else 0,
     )
 
 
@@ -332,6 +339,29 @@ class Gold:
     @property
     def is_right(self) -> bool:
         return self.vote.choice == self.vote.comparison.gold
+
+
+@dataclass(frozen=True, slots=True)
+class OwnResults:
+    """What one labeler may know of their own work. gold: newest first, whose number right is
+    `n_right`; None where the project does not show it."""
+
+    own: Own
+    attempts: QuerySet[QualificationAttempt]
+    gold: QuerySet[Vote] | None
+    n_right: int
+
+
+def results_of(membership: Membership) -> OwnResults:
+    project, user = membership.project, membership.user
+    shows = settings_get(project=project).show_gold
+    gold = gold_of(project=project, user=user) if shows else None
+    return OwnResults(
+        own=own_of(membership, work_of(project)),
+        attempts=attempts_of(project=project, user=user),
+        gold=gold,
+        n_right=0 if gold is None else gold.filter(choice=F("comparison__gold")).count(),
+    )
 
 
 def gold_shown(vote: Vote) -> Gold:

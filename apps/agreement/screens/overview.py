@@ -4,17 +4,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from apps.agreement.models import AgreementReport
-from apps.agreement.screens.charts import (
-    alarms,
-    cost_card,
-    interval_of,
-    percent,
-    position_card,
-    shares,
-)
+from apps.agreement.screens.charts import alarms, cost_card, position_card
 from apps.agreement.screens.slices import worse_sentences
 from apps.agreement.selectors.votes import REASONS
+from apps.common.numbers import share as percent
 from apps.common.report.blocks import Part, part_of
+from apps.common.report.shares import interval_of, shares
 from measures.agreement.reading import LEAST_AGREEMENT
 from measures.blocks import Bars
 from measures.estimate import Interval
