@@ -228,8 +228,8 @@ def overview(report: AgreementReport) -> dict[str, Any]:
         | {
             "two_way_percent": percent(figures["chance"]["two_way"]),
             "with_ties_percent": percent(figures["chance"]["with_ties"]),
-            "posterior_percent": _maybe_percent(figures["chance"]["posterior"]),
-            "accuracy_percent": _maybe_percent(figures["chance"]["accuracy"]),
+            "posterior_percent": percent(figures["chance"]["posterior"]),
+            "accuracy_percent": percent(figures["chance"]["accuracy"]),
             "filters_nothing": figures["chance"]["two_way"] > 0.999,
         },
         "gold": _gold(figures["decisions"]["gold"]),
@@ -239,10 +239,6 @@ def overview(report: AgreementReport) -> dict[str, Any]:
         "position": position_card(figures["position"]),
         "cost": cost_card(figures["cost"]),
     }
-
-
-def _maybe_percent(fraction: float | None) -> str:
-    return "" if fraction is None else percent(fraction)
 
 
 def _tiles(report: AgreementReport) -> list[Tile]:

@@ -3,6 +3,7 @@ by dashes and marks as well as by colour."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
 from apps.common.report.axes import TIME, Axis, Tick, short, words
 from measures.blocks import Curve, Series
@@ -151,7 +152,7 @@ def _series(block: Curve, one: Series, number: int, x_axis: Axis, y_axis: Axis) 
         points=one.points,
         behind=one.behind,
         paths=[] if one.points else [_path(s) for s in stretches if len(s) > 1],
-        bands=[] if one.points else [_band(s) for s in stretches if _has_band(s)],
+        bands=[] if one.points else [_band(run) for s in stretches for run in _bounded(s)],
         dots=[dot for dot in known if (few and not one.behind) or dot.marked or id(dot) in alone],
     )
 
@@ -160,8 +161,12 @@ def _path(dots: list[Dot]) -> str:
     return " ".join(f"{dot.x},{dot.y}" for dot in dots)
 
 
-def _has_band(dots: list[Dot]) -> bool:
-    return len(dots) > 1 and all(dot.low is not None and dot.high is not None for dot in dots)
+def _bounded(dots: list[Dot]) -> Iterator[list[Dot]]:
+    """Stretches of two or more that all have an interval."""
+    for has, run in groupby(dots, lambda dot: dot.low is not None and dot.high is not None):
+        found = list(run)
+        if has and len(found) > 1:
+            yield found
 
 
 def _band(dots: list[Dot]) -> str:

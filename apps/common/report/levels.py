@@ -32,7 +32,7 @@ LOOKS = {
     )
 }
 # What reports are stored with, by whoever measured.
-_STORED = {
+_STORED = {str(level): level for level in Level} | {
     "stop": Level.BAD,
     "block": Level.BAD,
     "red": Level.BAD,
@@ -49,7 +49,7 @@ _STORED = {
 
 def level_of(stored: str) -> Level:
     """Of a word that is not known: UNKNOWN."""
-    return _STORED.get(stored) or (Level(stored) if stored in Level else Level.UNKNOWN)
+    return _STORED.get(stored, Level.UNKNOWN)
 
 
 def look_of(stored: str) -> Look:
