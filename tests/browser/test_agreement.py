@@ -205,9 +205,9 @@ def test_audits_come_one_after_another(rita: User, live_server, open_page, sign_
     page.get_by_role("link", name="Audit now").click()
     expect(page.get_by_text("Audits: you judge pairs again that others voted on")).to_be_visible()
     for n in (1, 2):
+        expect(page.get_by_role("heading", name=f"Pair {n} today")).to_be_visible()
+        expect(page.get_by_text("an audit", exact=True)).to_be_visible()
         page.wait_for_timeout(400)  # a page just shown takes no keys
         page.keyboard.press("1")
-        if n == 1:
-            expect(page.get_by_text("an audit", exact=True)).to_be_visible()
     expect(page.get_by_role("heading", name="No audit is left for you")).to_be_visible()
     assert Slot.objects.filter(kind="audit", state="done", annotator=rita).count() == 2
