@@ -179,7 +179,7 @@ def _progress(shown: screens.Progress, role: str) -> ProgressOut:
         comparisons=dict(work.states),
         per_day=shown.forecast.per_day,
         finish=shown.finish,
-        no_forecast=shown.forecast.why_not,
+        no_forecast=shown.no_forecast,
         people=work.people,
         share=work.share,
         behind=[BehindOut(username=one.username, n=one.n, behind=one.behind) for one in work.behind]

@@ -34,7 +34,7 @@ from apps.training.display import RunProgress, progress
 from apps.training.models import Checkpoint, Run, RunAttempt
 from apps.training.selectors.queueing import queue_words
 from measures.estimate import Interval
-from measures.pace import Forecast, forecast
+from measures.pace import WINDOW_DAYS, Forecast, forecast
 
 _STAFF = frozenset({Role.ENGINEER, Role.ADMIN})
 _JUDGES = frozenset({Role.REVIEWER, Role.ADMIN})
@@ -218,13 +218,27 @@ def bell_count(project: Project, user: User, role: str) -> int:
 # The sections. A role has its own; admins have those of reviewers and engineers too.
 
 
+_NO_FORECAST = {
+    "": "",
+    "no_votes": f"nobody has voted in the last {WINDOW_DAYS:.0f} days",
+    "few_votes": "the votes of the last days are too few",
+    "nothing_wanted": "no vote is wanted",
+    "too_far": "more than a year at this pace",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the votes are; `finish` is when they are all in, at the pace of `forecast`."""
+    """How far the votes are; `finish` is when they are all in, at the pace of `forecast`;
+    `no_forecast` why there is no date."""
 
     work: Work
     forecast: Forecast
     finish: datetime | None
+
+    @property
+    def no_forecast(self) -> str:
+        return _NO_FORECAST[self.forecast.why_not]
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,13 +60,25 @@ PURPOSES = {
 }
 
 
+_COST_REASONS = {
+    "no_times": "the active time of no vote is known",
+    "no_price": "no price of a vote is stated",
+    "none_kept": "no pair is kept yet",
+}
+
+
+def cost_reason(code: str | None) -> str:
+    """Older reports have the words themselves."""
+    return _COST_REASONS.get(code or "", code or "")
+
+
 def cost_card(cost: dict[str, Any]) -> dict[str, Any]:
     """What labels cost, as rows of name and value; what is not known says why."""
     currency = cost["currency"]
 
     def shown(quantity: dict[str, Any], unit: str, places: int) -> str:
         if quantity["value"] is None:
-            return f"not known: {quantity['undefined']}"
+            return f"not known: {cost_reason(quantity['undefined'])}"
         return f"{quantity['value']:,.{places}f} {unit}".strip()
 
     split = [

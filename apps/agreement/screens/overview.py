@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from apps.agreement.models import AgreementReport
-from apps.agreement.screens.charts import alarms, cost_card, position_card
+from apps.agreement.screens.charts import alarms, cost_card, cost_reason, position_card
 from apps.agreement.screens.slices import worse_sentences
 from apps.agreement.selectors.votes import REASONS
 from apps.common.numbers import share as percent
@@ -255,7 +255,8 @@ def _tiles(report: AgreementReport) -> list[Tile]:
         "Votes per accepted comparison",
         "—" if per_kept["value"] is None else f"{per_kept['value']:.2f}",
         "",
-        per_kept["undefined"] or f"n = {figures['cost']['n_kept']:,} accepted comparisons",
+        cost_reason(per_kept["undefined"])
+        or f"n = {figures['cost']['n_kept']:,} accepted comparisons",
     )
     return [
         votes,
