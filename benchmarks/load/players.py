@@ -16,7 +16,7 @@ from concord_client import AsyncClient, Pair
 
 _FIELDS = re.compile(r'<input type="hidden" name="(\w+)" value="([^"]*)"')
 _UNDO = re.compile(r'href="\?answer=(\d+)"')
-_PANE = re.compile(r'<article class="pane.*?</article>', re.DOTALL)
+_PANE = re.compile(r'<(article|section) class="pane[ "].*?</\1>', re.DOTALL)
 _TIMEOUT = aiohttp.ClientTimeout(total=60)
 
 
@@ -96,7 +96,7 @@ class PagePlayer:
 
     def _read(self, html: str) -> None:
         self._fields = dict(_FIELDS.findall(html))
-        panes = [len(pane) for pane in _PANE.findall(html)]
+        panes = [len(pane[0]) for pane in _PANE.finditer(html)]
         if "slot" not in self._fields or len(panes) != 2:
             raise Refused(f"no pair on the page: {html[:1500]}")
         self._answer = opinion(self._draw, *panes)

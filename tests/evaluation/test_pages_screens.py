@@ -8,9 +8,9 @@ from apps.common.report.axes import Axis, estimate, headline, short, words
 from apps.common.report.blocks import parts, text_view
 from apps.common.report.curves import curve_view
 from apps.common.report.histograms import histogram_view
+from apps.common.report.levels import look_of
 from apps.evaluation.lines import LINES
 from apps.evaluation.screens.page import (
-    VERDICT_WORDS,
     beside_accuracy,
     ceiling_says,
     compare,
@@ -137,8 +137,8 @@ def test_the_verdict_is_a_yes_only_when_every_line_is_green(n_red, n_unmeasured,
 
 
 def test_no_verdict_is_told_by_its_colour_alone():
-    assert len({icon for _, icon, _ in VERDICT_WORDS.values()}) == len(Verdict)
-    assert len({word for _, _, word in VERDICT_WORDS.values()}) == len(Verdict)
+    looks = [look_of(verdict) for verdict in Verdict]
+    assert len({look.icon for look in looks}) == len({look.word for look in looks}) == len(Verdict)
 
 
 def test_every_line_stands_in_its_group_in_the_order_of_the_page():

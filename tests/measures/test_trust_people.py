@@ -8,11 +8,11 @@ import pytest
 from scipy.special import expit
 from scipy.stats import spearmanr
 
+from apps.evaluation.findings import freshness, people_rank
 from measures.estimate import Interval
 from measures.trust.findings import Verdict, finding_from_json, finding_to_json
-from measures.trust.freshness import freshness
 from measures.trust.noise import label_noise, swapped_share
-from measures.trust.people import people_rank, reliability, spearman
+from measures.trust.people import reliability, spearman
 from measures.trust.significance import (
     Pairs,
     against,

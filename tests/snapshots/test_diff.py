@@ -123,7 +123,7 @@ def test_rows_are_filtered_searched_and_paged(
     planted: tuple[Snapshot, Snapshot], crowd: list[Comparison]
 ) -> None:
     old, new = planted
-    assert set(changed(old, new, search=str(crowd[0].pk))) == {crowd[0].pk}
+    assert crowd[0].pk in changed(old, new, search=str(crowd[0].pk))
     assert len(changed(old, new, search="debate 40.")) == 6
     assert changed(old, new, search="100%") == {}
     split = old.rows.get(comparison=crowd[0]).split

@@ -42,7 +42,7 @@ def test_before_freezing_the_length_skew_of_the_crowd_is_said(
     page = client.post(at("report_preview", project), form | {"part": "quick"}, headers=HTMX)
     said = page.content.decode()
     assert "chosen in 100.0 %" in said
-    assert "Critical" in said
+    assert "Bad" in said
     assert "Label leakage" not in said
     assert '"part": "models"' in said  # what is asked for next
     rest = client.post(at("report_preview", project), form | {"part": "models"}, headers=HTMX)
@@ -105,7 +105,7 @@ def test_a_frozen_dataset_has_its_report_and_its_numbers(
     sheet = client.get(at("report_csv", project, snapshot.pk))
     lines = b"".join(sheet.streaming_content).decode().splitlines()
     assert lines[0] == '"check","verdict","figure","row","value","low","high","n"'
-    assert any(line.startswith('"Length","Critical",') for line in lines)
+    assert any(line.startswith('"Length","Bad",') for line in lines)
 
 
 def test_a_frozen_report_does_not_follow_later_votes(

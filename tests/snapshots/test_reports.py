@@ -364,7 +364,7 @@ def test_the_worst_checks_come_first_and_drawings_stay_in_their_frame(report: di
     order = [STOP, WARN, UNKNOWN, OK]
     places = [order.index(check.level) for check in view.checks]
     assert places == sorted(places)
-    assert sum(n for _, _, n, _ in view.tallies) == len(view.checks)
+    assert sum(n for _, n in view.tallies) == len(view.checks)
     drawn = [one for check in view.checks for one in check.evidence if one.kind != "examples"]
     assert {"intervals", "bars", "table"} <= {one.kind for one in drawn}
     for part in drawn:

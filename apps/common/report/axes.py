@@ -8,7 +8,7 @@ from typing import Any
 
 from django.utils.timezone import localtime
 
-from apps.common.numbers import figure, fixed
+from apps.common.numbers import figure, fixed, share
 from measures.estimate import Interval
 
 SHARE, COUNT, TEXT, NUMBER, TIME = "share", "count", "text", "number", "time"
@@ -122,7 +122,7 @@ def words(value: Any, unit: str = NUMBER) -> str:
     if not math.isfinite(value):
         return str(figure(value))
     if unit == SHARE:
-        return f"{100 * value:.1f} %".replace("-", "−")
+        return share(value)
     if unit == COUNT:
         return f"{value:,.0f}"
     if unit == TIME:

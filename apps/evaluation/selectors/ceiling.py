@@ -9,6 +9,7 @@ from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
 from apps.agreement.selectors.votes import report_get
+from apps.evaluation.findings import freshness
 from apps.labeling.models import Decision, Slot, Vote
 from apps.snapshots.models import Snapshot, SnapshotRow
 from apps.snapshots.recipe import HELDOUT_ANNOTATORS, HELDOUT_GROUPS, PUBLIC_TEST, TRAIN
@@ -16,7 +17,6 @@ from apps.training.models import Checkpoint
 from measures.blocks import percent
 from measures.ceiling import ceiling_from_agreement, decided_ceiling
 from measures.trust.findings import Finding, unmeasured
-from measures.trust.freshness import freshness
 
 SINGLE, DECIDED = "single votes", "decided pairs"
 _UNSEEN = (PUBLIC_TEST, HELDOUT_GROUPS)

@@ -7,6 +7,7 @@ import numpy as np
 from django.db.models import Exists, OuterRef, QuerySet
 
 from apps.common.errors import Missing
+from apps.evaluation.findings import people_rank
 from apps.evaluation.models import OutputRanking, RankedOutput
 from apps.evaluation.selectors.assessments import assess_runs
 from apps.evaluation.selectors.outputs import IS_FILE
@@ -14,7 +15,7 @@ from apps.labeling.models import Rating, RatingItem, RatingTask
 from apps.labeling.texts import Messages
 from apps.training.models import Artifact, Checkpoint, Run
 from measures.trust.findings import Finding, unmeasured
-from measures.trust.people import LEAST_OUTPUTS, people_rank
+from measures.trust.people import LEAST_OUTPUTS
 
 LINE = "people_rank"
 # Outputs are handed out in random order, so the first nine tenths are a random sample of all; the
