@@ -13,7 +13,7 @@ from workers import ranks
 from workers.data.snapshot import Messages
 from workers.models.forward import Reference
 from workers.models.loading import stop_ids
-from workers.ppo.collectives import add_up
+from workers.ppo.distributed import add_up
 from workers.ppo.model import ActorCritic, NonFinite
 from workers.rewards.source import Scores
 from workers.rl.losses import kl_estimate, kl_exact
