@@ -26,7 +26,7 @@ BY_NAME = ("getattr", "setattr", "hasattr", "delattr")
 WITHOUT_PUBLIC_NAME = (
     "workers/ppo/distributed.py: _no_split_modules",
     "workers/ppo/async_rollout.py: _attn_implementation",
-    "workers/rollouts/local.py: _attn_implementation",
+    "workers/models/forward.py: _attn_implementation",
 )
 
 

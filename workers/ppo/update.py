@@ -91,6 +91,7 @@ def update(
     stepper = stepper_of(actor_critic, optimizer, accelerator, max_norm=settings.max_grad_norm)
     learn = _Learner(
         stepper,
+        actor_critic.packs,
         rollout,
         masked_whiten(advantages, mask),
         returns,
@@ -120,6 +121,7 @@ class _Learner:
     def __init__(
         self,
         stepper: Stepper,
+        packed: bool,
         rollout: Rollout,
         advantages: Tensor,
         returns: Tensor,
@@ -128,6 +130,7 @@ class _Learner:
         critic_alone: bool,
     ) -> None:
         self.stepper = stepper
+        self.packed = packed
         self.rollout = rollout
         self.advantages = advantages
         self.returns = returns
@@ -174,6 +177,7 @@ class _Learner:
             rows,
             most_rows=settings.microbatch_size,
             most_tokens=settings.max_tokens_per_batch,
+            packed=self.packed,
         )
         for number, (part, counts) in enumerate(parts, start=1):
             *sequences, width = sequences_of(rollout.responses, part)
