@@ -40,7 +40,7 @@ test: $(STAMP) ## the test suite but what test-spread runs
 TRL ?= 1.15.0
 test-trl: $(STAMP) ## the training tests on another release of TRL: make test-trl TRL=1.15.0
 	$(BIN)/uv pip install --quiet --no-deps --target .trl-$(TRL) trl==$(TRL)
-	PYTHONPATH=.trl-$(TRL):$$PYTHONPATH $(BIN)/python -m pytest -n auto tests/workers/test_library_names.py \
+	PYTHONPATH=.trl-$(TRL):$$PYTHONPATH $(BIN)/python -m pytest -n auto -rs tests/workers/test_library_names.py \
 	  $(addprefix tests/workers/recipes/test_,dpo_losses.py dpo_runs.py sft_runs.py reward_runs.py grpo.py \
 	  grpo_parts.py guarded_trainings.py resume.py)
 

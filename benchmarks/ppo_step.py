@@ -13,7 +13,11 @@ seeds both draw nearly the same tokens, and the table shows how many.
 Also shown: that both sides give the policy the same gradient, from TRL's own rollout and
 advantages, the whole batch as one minibatch.
 
-Run: make bench B=ppo_step, or python -m benchmarks.ppo_step [steps] [variable | fixed | all]
+With `phases` in the place of a world: where a step of ours spends its time, phase by phase, beside
+plain matrix products of the same shapes in the same process (benchmarks/ppo_sides/phases.py).
+
+Run: make bench B=ppo_step, or
+python -m benchmarks.ppo_step [steps] [variable | fixed | all | phases]
 """
 
 import json
@@ -36,7 +40,7 @@ from workers.rollouts.local import derive_seed
 ROOT = Path(__file__).parents[1]
 TRL_PYTHON = ROOT / ".venv-trl" / "bin" / "python"
 STEPS, BATCH, MINIBATCH = 3, 16, 8
-FULL = {"lora_rank": 0, "max_tokens_per_batch": 256}
+FULL = {"lora_rank": 0, "max_tokens_per_batch": 1024}
 TRL = "TRL 1.12 PPOTrainer"
 SEPARATE = "ours, critic of its own"
 SHARED = "ours, shared trunk"
@@ -57,6 +61,9 @@ def main() -> None:
     wanted = sys.argv[2] if len(sys.argv) > 2 else "all"
     if not TRL_PYTHON.exists():
         sys.exit("TRL's environment is missing: run this as `make bench B=ppo_step`.")
+    if wanted == "phases":
+        phases()
+        return
     rows, sizes, agreement = [], {}, {}
     with tempfile.TemporaryDirectory() as name:
         for world in ("variable", "fixed") if wanted == "all" else (wanted,):
@@ -92,7 +99,31 @@ def plan(prompts: list[list[int]], *, steps: int, epochs: int) -> dict[str, Any]
     }
 
 
-def run(folder: Path, side: str, what: dict[str, Any]) -> dict[str, Any]:
+def phases() -> None:
+    """One step of ours by phases, with each critic."""
+    rows, total = [], {}
+    with tempfile.TemporaryDirectory() as name:
+        prompts, _ = build(Path(name), World(variable=True))
+        for side in (SEPARATE, SHARED):
+            what = plan(prompts, steps=1, epochs=4)
+            found = run(Path(name), side, what, module="benchmarks.ppo_sides.phases")["phases"]
+            for one in found:
+                one["GFLOP/s"] = one["GFLOP"] / one["CPU s"]
+                alone = one["products alone s"]
+                one["GFLOP/s of products alone"] = one["GFLOP"] / alone if alone else 0.0
+                rows.append({"side": side} | one)
+            seconds, alone = (sum(r[k] for r in found) for k in ("CPU s", "products alone s"))
+            total[side] = {"CPU s": round(seconds, 2), "over products": round(seconds / alone, 3)}
+    print_report(
+        "A step of PPO by phases, 16 answers, 4 epochs",
+        rows,
+        {"totals": total, "load": os.getloadavg(), "versions": versions("torch", "transformers")},
+    )
+
+
+def run(
+    folder: Path, side: str, what: dict[str, Any], *, module: str = "benchmarks.ppo_sides.ours"
+) -> dict[str, Any]:
     """One process; what it measured of itself."""
     result = folder / "result.json"
     what |= {"ours": OURS.get(side, FULL)}
@@ -100,7 +131,7 @@ def run(folder: Path, side: str, what: dict[str, Any]) -> dict[str, Any]:
     if side == TRL:
         command = [str(TRL_PYTHON), str(ROOT / "benchmarks" / "ppo_sides" / "trl_side.py")]
     else:
-        command = [sys.executable, "-m", "benchmarks.ppo_sides.ours"]
+        command = [sys.executable, "-m", module]
     done = subprocess.run(
         [*command, str(folder), str(result)], cwd=ROOT, capture_output=True, text=True, check=False
     )

@@ -45,8 +45,8 @@ from workers.contract import JobSpec, Limits, spec_to_json, wire
 from workers.contract.jobs import InputRef
 from workers.data.batches import encode_prompt
 from workers.models.loading import load_scorer, load_tokenizer, save_model
+from workers.ppo.async_rollout import RayDrawer, size_of, trained
 from workers.ray.cluster import Cluster
-from workers.ray.policy_actors import RayDrawer, size_of, trained
 from workers.ray.pool import RayReward
 from workers.rewards.model import ModelReward
 from workers.rollouts.drawing import Chunk, Drawer, LocalDrawer, chunks_of

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from workers import layouts, machine
+from workers import machine
 from workers.contract.events import Failed, Fault
 from workers.contract.jobs import (
     ACCELERATE,
@@ -26,6 +26,7 @@ from workers.contract.jobs import (
     JobSpec,
 )
 from workers.contract.wire import QUEUE_CPU, QUEUE_SHORT
+from workers.layouts.arguments import accelerate_config
 
 
 class CannotStart(Exception):
@@ -51,7 +52,7 @@ def _torchrun(spec: JobSpec, here: Machine) -> list[str]:
 
 def _accelerate(spec: JobSpec, here: Machine) -> list[str]:
     processes = str(wanted_processes(spec) or len(here.gpus))
-    config = ["--config_file", str(layouts.accelerate_config(spec.layout))]
+    config = ["--config_file", str(accelerate_config(spec.layout))]
     return ["accelerate.commands.launch", *config, "--num_processes", processes, "-m"]
 
 

@@ -5,6 +5,8 @@ from contextlib import contextmanager
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 from transformers import (
     CohereConfig,
@@ -20,13 +22,16 @@ from transformers import (
 
 from tests.workers.recipes.language import tiny_gpt2, tiny_llama, user, word_tokenizer
 from workers.data.batches import encode_prompt, pad_left, pad_right
+from workers.models import forward
 from workers.models.forward import (
     ResponseOutputs,
     align,
+    can_pack,
     is_plain,
     response_states,
     score_responses,
 )
+from workers.models.loading import disable_dropout
 from workers.models.lora import attach_policy_lora
 from workers.rollouts.local import Sampling, _by_transformers, decode, generate, supports
 
@@ -138,7 +143,8 @@ def projected(model: PreTrainedModel) -> Iterator[list[int]]:
 
 def test_only_real_response_tokens_are_projected_and_never_more_than_a_chunk_at_once() -> None:
     model = tiny_llama()
-    is_plain(model)
+    assert is_plain(model)
+    assert can_pack(model)
     with projected(model) as seen:
         score(model, logits_chunk=5)
     tokens = sum(map(len, ANSWERS))
@@ -190,6 +196,78 @@ def test_a_trunk_of_its_own_gives_the_states_before_each_token() -> None:
         torch.testing.assert_close(
             response_states(model.base_model, *sequences()), score(model).hidden
         )
+
+
+# Rows end to end against rows in a rectangle: the same numbers, the same gradients.
+
+
+@contextmanager
+def in_rectangles() -> Iterator[None]:
+    """Inside, no model packs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(forward, "can_pack", lambda _model: False)
+        yield
+
+
+def learned(model: PreTrainedModel, rows: tuple[Tensor, Tensor, Tensor, Tensor]) -> list[Tensor]:
+    """Log-probabilities, entropy and states of every response token, and each weight's gradient."""
+    model.zero_grad()
+    found = score_responses(
+        model, *rows, temperature=0.7, with_entropy=True, entropy_gradient=True, with_hidden=True
+    )
+    seen = [found.logprobs, found.entropy, found.hidden]
+    (found.logprobs.exp().sum() + found.entropy.sum() + found.hidden.pow(2).sum()).backward()
+    return [*(each.detach() for each in seen), *(p.grad.clone() for p in model.parameters())]
+
+
+TEXTS = st.lists(
+    st.tuples(
+        st.lists(st.integers(4, 17), min_size=1, max_size=9),
+        st.lists(st.integers(1, 17), min_size=1, max_size=9),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@pytest.mark.parametrize("recompute", [False, True], ids=["kept", "recomputed"])
+@pytest.mark.parametrize(
+    "make", [tiny_llama, tiny_gpt2, lambda: grouped_queries()], ids=["llama", "gpt2", "qwen2"]
+)
+@settings(max_examples=25)
+@given(texts=TEXTS)
+def test_rows_end_to_end_give_the_numbers_and_gradients_of_rectangles(
+    make: Callable[[], PreTrainedModel],
+    recompute: bool,
+    texts: list[tuple[list[int], list[int]]],
+) -> None:
+    model = make().double()  # log-probabilities are made in single precision all the same
+    if recompute:
+        model.train().activation_checkpointing_enable()
+        disable_dropout(model)
+    assert can_pack(model)
+    rows = (*pad_left([one for one, _ in texts], 0), *pad_right([two for _, two in texts], 0))
+    with in_rectangles():
+        expected = learned(model, rows)
+    for packed, rectangle in zip(learned(model, rows), expected, strict=True):
+        rounding = 1e-6 + 1e-5 * float(rectangle.abs().max())
+        torch.testing.assert_close(packed, rectangle, atol=rounding, rtol=0)
+
+
+def test_packed_rows_have_no_padding() -> None:
+    aligned = align(*sequences(), packed=True)
+    texts = [(p + a)[:-1] for p, a in zip(PROMPTS, ANSWERS, strict=True)]
+    assert aligned.ids.tolist() == [[token for text in texts for token in text]]
+    assert aligned.lengths == [len(text) for text in texts]
+
+
+def test_models_that_cannot_keep_rows_apart_stay_in_rectangles() -> None:
+    assert not any(can_pack(make()) for make in (sliding, eager))
+    packing = tiny_llama()
+    assert can_pack(packing)
+    packing.set_attn_implementation("eager")
+    with torch.no_grad():  # whoever changes it afterwards is told so
+        assert not can_pack(packing)
 
 
 # Our sampling loop against the one of `transformers`: the same tokens, with less work.

@@ -11,11 +11,12 @@ import pytest
 import yaml
 
 from tests.workers.attempt import ROOT, drill_spec
-from workers import layouts, machine
+from workers import machine
 from workers.contract import Failed, Fault
 from workers.contract.events import RecipeError
 from workers.contract.jobs import DATA, EVERY_GPU, FSDP, LAYOUTS, ONE, ZERO2, ZERO3, JobSpec
 from workers.launchers import CannotStart, Machine, hears_signals, rank_environment, trainer_argv
+from workers.layouts.arguments import accelerate_config, deepspeed_config
 from workers.rank_ends import RANKS_FILE, end_of_ranks, leave_note
 
 TRAIN = "-m workers.train /w/job.json --workdir /w --lifeline"
@@ -186,7 +187,7 @@ def test_each_layout_of_several_processes_ships_a_configuration_of_its_kind() ->
     kinds = {DATA: "MULTI_GPU", FSDP: "FSDP", ZERO2: "DEEPSPEED", ZERO3: "DEEPSPEED"}
     assert set(kinds) == set(LAYOUTS) - {ONE}
     for layout, kind in kinds.items():
-        said = yaml.safe_load(layouts.accelerate_config(layout).read_text())
+        said = yaml.safe_load(accelerate_config(layout).read_text())
         assert said["distributed_type"] == kind
         assert "mixed_precision" not in said, "precision is the recipe's setting"
 
@@ -195,9 +196,9 @@ def test_each_layout_of_several_processes_ships_a_configuration_of_its_kind() ->
 def test_deepspeed_is_told_the_same_by_accelerate_and_by_the_recipes(
     layout: str, stage: int
 ) -> None:
-    said = yaml.safe_load(layouts.accelerate_config(layout).read_text())
+    said = yaml.safe_load(accelerate_config(layout).read_text())
     file = ROOT / said["deepspeed_config"]["deepspeed_config_file"]
-    assert file == layouts.deepspeed_config(layout)
+    assert file == deepspeed_config(layout)
     assert json.loads(file.read_text())["zero_optimization"]["stage"] == stage
 
 

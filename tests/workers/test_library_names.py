@@ -25,8 +25,8 @@ BY_NAME = ("getattr", "setattr", "hasattr", "delattr")
 # What has no public name: how a model computes attention, and which of its layers stay whole.
 WITHOUT_PUBLIC_NAME = (
     "workers/ppo/distributed.py: _no_split_modules",
-    "workers/ray/policy_actors.py: _attn_implementation",
-    "workers/rollouts/local.py: _attn_implementation",
+    "workers/ppo/async_rollout.py: _attn_implementation",
+    "workers/models/forward.py: _attn_implementation",
 )
 
 

@@ -2,8 +2,8 @@
 
     settings_for("ppo", {"preset": "demo", "kl_coef": 0.1})
 
-`preset` names a set of values to start from (`workers.config.presets`); everything else in the
-configuration overrides it. No torch, no Django.
+`preset` names a set of values to start from (`PRESETS`); everything else in the configuration
+overrides it. No torch, no Django.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,6 @@ from workers.config.inference import (
 )
 from workers.config.parsing import SettingField, SettingsError, read, setting_fields
 from workers.config.policy import PPOSettings
-from workers.config.presets import PRESETS, PURPOSES
 from workers.config.training import DPOSettings, RewardSettings, SFTSettings
 from workers.rules.choices import guard_errors
 
@@ -41,6 +40,7 @@ SETTINGS: dict[str, type] = {
 }
 
 __all__ = [
+    "PRESETS",
     "SETTINGS",
     "SettingField",
     "SettingsError",
@@ -102,3 +102,368 @@ def recipe_config(kind: str, config: Mapping[str, Any]) -> dict[str, Any]:
         return own
     del own["preset"]
     return dict(values) | own
+
+
+# Named starting points for each kind.
+#
+# `demo` is the circle on two processor cores in minutes: a model of 1.3 M parameters that reads
+# 128 tokens. It proves the machinery on real votes and is no recipe for a good model: its step
+# sizes are ten to a hundred times those for a pretrained one. What it reaches is in docs/log.md.
+
+PRESETS: dict[str, dict[str, dict[str, object]]] = {
+    "sft": {
+        "demo": {
+            "learning_rate": 3e-3,
+            "lr_schedule": "cosine",
+            "weight_decay": 0.1,
+            "batch_size": 16,
+            "epochs": 7,
+            "max_seconds": 140,
+            "max_length": 128,
+            "overlong": "truncate",
+            "base_vocabulary": 4096,
+            "base_context": 128,
+            "log_every": 20,
+            "eval_every": 100,
+            "save_every": 200,
+            "sample_max_new_tokens": 48,
+        },
+        # A pretrained model as `base` or `base_model`, all weights: two or three passes.
+        "pretrained": {
+            "learning_rate": 1e-5,
+            "warmup_share": 0.03,
+            "lr_schedule": "cosine",
+            "batch_size": 32,
+            "epochs": 2,
+            "max_length": 2048,
+            "max_tokens_per_batch": 16_384,
+            "eval_every": 50,
+            "save_every": 100,
+            "sample_prompts": 16,
+            "sample_max_new_tokens": 256,
+        },
+        # One that does not fit with its optimizer: adapters, which take a larger step.
+        "lora": {
+            "learning_rate": 2e-4,
+            "warmup_share": 0.03,
+            "lr_schedule": "cosine",
+            "batch_size": 32,
+            "epochs": 2,
+            "lora_rank": 16,
+            "gradient_checkpointing": True,
+            "max_length": 2048,
+            "max_tokens_per_batch": 16_384,
+            "eval_every": 50,
+            "save_every": 100,
+            "sample_prompts": 16,
+            "sample_max_new_tokens": 256,
+        },
+    },
+    "reward": {
+        "demo": {
+            "learning_rate": 5e-4,
+            "weight_decay": 0.1,
+            "labels": "soft",
+            "batch_size": 32,
+            "epochs": 1.5,
+            "max_seconds": 50,
+            "max_length": 128,
+            "log_every": 5,
+            "eval_every": 20,
+            "save_every": 20,
+        },
+        # A pretrained encoder or causal model: one or two passes, and no further than it helps.
+        "pretrained": {
+            "learning_rate": 2e-5,
+            "weight_decay": 0.01,
+            "warmup_share": 0.1,
+            "labels": "soft",
+            "batch_size": 32,
+            "epochs": 2,
+            "max_tokens_per_batch": 16_384,
+            "patience": 3,
+            "eval_every": 25,
+            "save_every": 50,
+        },
+        # A model that does not fit with its optimizer: adapters, which take a larger step.
+        "lora": {
+            "learning_rate": 2e-4,
+            "warmup_share": 0.1,
+            "labels": "soft",
+            "batch_size": 32,
+            "epochs": 2,
+            "lora_rank": 16,
+            "gradient_checkpointing": True,
+            "max_tokens_per_batch": 16_384,
+            "patience": 3,
+            "eval_every": 25,
+            "save_every": 50,
+        },
+        # What to optimise a policy against: members that disagree where none of them knows.
+        "ensemble": {
+            "learning_rate": 2e-5,
+            "weight_decay": 0.01,
+            "warmup_share": 0.1,
+            "labels": "soft",
+            "batch_size": 32,
+            "epochs": 2,
+            "max_tokens_per_batch": 16_384,
+            "patience": 3,
+            "eval_every": 25,
+            "save_every": 50,
+            "members": 3,
+            "member_split": "bootstrap",
+        },
+    },
+    "dpo": {
+        "demo": {
+            "learning_rate": 1e-4,
+            "batch_size": 16,
+            "epochs": 1,
+            "max_seconds": 50,
+            "max_length": 128,
+            "log_every": 5,
+            "eval_every": 20,
+            "save_every": 20,
+            "sample_max_new_tokens": 48,
+        },
+        # An SFT model of a pretrained one, all weights: small steps, one pass, and look at the KL.
+        "pretrained": {
+            "learning_rate": 1e-6,
+            "warmup_share": 0.1,
+            "batch_size": 64,
+            "epochs": 1,
+            "beta": 0.1,
+            "max_tokens_per_batch": 16_384,
+            "eval_every": 25,
+            "save_every": 50,
+            "sample_prompts": 32,
+            "sample_max_new_tokens": 256,
+        },
+        # One that does not fit beside its reference: adapters, switched off, are the reference.
+        "lora": {
+            "learning_rate": 1e-5,
+            "warmup_share": 0.1,
+            "batch_size": 64,
+            "epochs": 1,
+            "beta": 0.1,
+            "lora_rank": 16,
+            "gradient_checkpointing": True,
+            "max_tokens_per_batch": 16_384,
+            "eval_every": 25,
+            "save_every": 50,
+            "sample_prompts": 32,
+            "sample_max_new_tokens": 256,
+        },
+    },
+    "ppo": {
+        "demo": {
+            "lora_rank": 0,
+            "reward_check": "warn",  # a reward model this small ranks noise over answers
+            "learning_rate": 2e-4,
+            "steps": 40,
+            "max_seconds": 140,
+            "update_epochs": 2,
+            "batch_size": 64,
+            "minibatch_size": 16,
+            "max_prompt_length": 80,
+            "max_new_tokens": 48,
+            "temperature": 0.7,
+            "kl_coef": 0.1,
+            "eval_every": 5,
+            "eval_prompts": 32,
+            "save_every": 10,
+            "sample_every": 10,
+        },
+        # All weights: there is room for a frozen copy, and a small model needs them.
+        "small": {
+            "lora_rank": 0,
+            "learning_rate": 3e-6,
+            "steps": 200,
+            "batch_size": 64,
+            "minibatch_size": 16,
+            "max_tokens_per_batch": 16_384,
+            "critic_warmup_steps": 5,
+            "eval_prompts": 64,
+            "patience": 5,
+        },
+        # Adapters take about ten times the step size of the weights.
+        "lora": {
+            "lora_rank": 16,
+            "lora_alpha": 32.0,
+            "learning_rate": 5e-5,
+            "steps": 200,
+            "batch_size": 64,
+            "minibatch_size": 16,
+            "rollout_chunk": 32,
+            "max_tokens_per_batch": 8192,
+            "max_new_tokens": 256,
+            "critic_warmup_steps": 5,
+            "eval_prompts": 64,
+            "patience": 5,
+        },
+        # A reward that nobody has optimised against: stay close, look often, stop early.
+        "careful": {
+            "lora_rank": 16,
+            "lora_alpha": 32.0,
+            "learning_rate": 2e-5,
+            "steps": 150,
+            "batch_size": 64,
+            "minibatch_size": 16,
+            "update_epochs": 2,
+            "max_tokens_per_batch": 8192,
+            "kl_coef": 0.15,
+            "critic_warmup_steps": 5,
+            "eval_every": 5,
+            "eval_prompts": 64,
+            "save_every": 10,
+            "patience": 3,
+            "guards": {"reference_kl": "stop", "length": "stop", "repetition": "stop"},
+        },
+    },
+    "grpo": {
+        # A small model: all weights, beside a frozen copy.
+        "demo": {
+            "lora_rank": 0,
+            "reward_check": "warn",  # a reward model this small ranks noise over answers
+            "learning_rate": 2e-4,
+            "steps": 40,
+            "max_seconds": 140,
+            "group_size": 8,
+            "batch_size": 64,
+            "max_prompt_length": 80,
+            "max_new_tokens": 48,
+            "kl_coef": 0.05,
+            "eval_every": 5,
+            "eval_prompts": 32,
+            "save_every": 10,
+            "sample_every": 10,
+        },
+        "lora": {
+            "lora_rank": 16,
+            "lora_alpha": 32.0,
+            "learning_rate": 2e-5,
+            "steps": 300,
+            "group_size": 8,
+            "batch_size": 128,
+            "microbatch_size": 16,
+            "rollout_chunk": 64,
+            "max_new_tokens": 512,
+            "warmup_share": 0.03,
+            "eval_prompts": 64,
+        },
+        # Verifiers cannot be fooled as models can: a cheap divergence, larger groups, and answers
+        # cut by the limit teach nothing.
+        "verifier": {
+            "lora_rank": 16,
+            "lora_alpha": 32.0,
+            "learning_rate": 2e-5,
+            "steps": 300,
+            "reward": {"type": "verifier", "check": "number", "take": "boxed"},
+            "group_size": 16,
+            "batch_size": 128,
+            "microbatch_size": 16,
+            "rollout_chunk": 64,
+            "max_new_tokens": 1024,
+            "mask_truncated": True,
+            "kl_coef": 0.001,
+            "clip_high": 0.28,
+            "warmup_share": 0.03,
+            "eval_prompts": 64,
+        },
+    },
+    "generate": {
+        "demo": {
+            "max_prompts": 40,
+            "max_prompt_length": 80,
+            "max_new_tokens": 48,
+            "temperature": 0.7,
+        }
+    },
+    "evaluate": {
+        "demo": {
+            "max_prompts": 40,
+            "draws": 4,
+            "max_prompt_length": 80,
+            "max_new_tokens": 48,
+            "temperature": 0.7,
+        }
+    },
+    "assess": {
+        "demo": {
+            "max_pairs": 1500,
+            "max_outputs": 60,
+            "probe_prompts": 40,
+            "effect_answers": 40,
+            "best_of": 32,
+            "best_of_prompts": 20,
+            "planned_kl": 4.0,
+            "max_prompt_length": 80,
+            "max_new_tokens": 48,
+            "temperature": 0.7,
+        }
+    },
+    "check": {
+        "demo": {
+            "max_prompt_length": 80,
+            "max_new_tokens": 48,
+            "temperature": 0.7,
+            "eval_prompts": 40,
+        }
+    },
+    "probe": {
+        "demo": {
+            "max_prompt_length": 80,
+            "max_new_tokens": 48,
+            "temperature": 0.7,
+            "eval_prompts": 40,
+        }
+    },
+}
+
+# What each preset is for, as the launch form says it.
+PURPOSES: dict[str, dict[str, str]] = {
+    "sft": {
+        "demo": "The circle on two processor cores in minutes: a model of 1.3 M parameters that "
+        "reads 128 tokens. Proves the machinery; no recipe for a good model.",
+        "pretrained": "All weights of a pretrained model, up to about 1 B parameters on one GPU: "
+        "two passes.",
+        "lora": "Adapters on a model that does not fit with its optimizer, 1–8 B parameters.",
+    },
+    "reward": {
+        "demo": "Minutes on two processor cores, on the model of the SFT demo.",
+        "pretrained": "All weights of a pretrained model, up to about 1 B parameters on one GPU: "
+        "one or two passes, and no further than it helps.",
+        "lora": "Adapters on a model that does not fit with its optimizer, 1–8 B parameters.",
+        "ensemble": "Three models that disagree where none of them knows: what to optimise a "
+        "policy against.",
+    },
+    "dpo": {
+        "demo": "Minutes on two processor cores, on the model of the SFT demo.",
+        "pretrained": "All weights of an SFT model that fits beside its frozen reference: small "
+        "steps, one pass.",
+        "lora": "Adapters on a model that does not fit beside its reference, 1–8 B parameters; "
+        "switched off they are the reference.",
+    },
+    "ppo": {
+        "demo": "Minutes on two processor cores, on the model of the SFT demo.",
+        "small": "All weights of a model up to about 500 M parameters, the critic on its trunk, "
+        "on one GPU.",
+        "lora": "Adapters on a model of 1–8 B parameters on one GPU of 40–80 GB: the reference is "
+        "the same model with its adapters off.",
+        "careful": "Adapters with a higher KL coefficient, fewer passes and guardrails that stop: "
+        "for a reward model nobody has optimised against yet.",
+    },
+    "grpo": {
+        "demo": "Minutes on two processor cores, on the model of the SFT demo.",
+        "lora": "Adapters on a model of 1–8 B parameters on one GPU of 40–80 GB, against a reward "
+        "model: the reference is the same model with its adapters off.",
+        "verifier": "Adapters on a model of 1–8 B parameters, rewarded by checking a number in a "
+        "box: set the reward to the verifier of your task.",
+    },
+    "generate": {"demo": "Forty short answers of the demo's policy, in a minute."},
+    "evaluate": {"demo": "Forty prompts, four answers each, of the demo's policy."},
+    "assess": {"demo": "Every line of the reward model's page, on the demo's small model."},
+    "check": {"demo": "Forty prompts of the demo, in seconds."},
+    "probe": {"demo": "Forty prompts of the demo, in seconds."},
+}

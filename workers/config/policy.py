@@ -391,7 +391,7 @@ class PPOSettings(OptimisedSettings):
     )
     max_tokens_per_batch: int | None = option(
         None,
-        "Most tokens, padding included, per forward pass: sequences of similar length are "
+        "Most tokens, padding included, per forward pass; on a GPU sequences of similar length are "
         "computed together. Lower it when memory runs out; the result is the same.",
         unit="tokens",
         minimum=16,

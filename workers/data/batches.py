@@ -224,8 +224,13 @@ def rectangles(lengths: Sequence[int]) -> list[list[int]]:
     return found
 
 
-def padded_tokens(lengths: Sequence[int], *, one_rectangle: bool = False) -> int:
-    """Tokens of the rectangles, or of a single one, padding included."""
+def padded_tokens(
+    lengths: Sequence[int], *, one_rectangle: bool = False, packed: bool = False
+) -> int:
+    """Tokens of the rectangles, or of a single one, padding included; `packed`: of rows that lie
+    end to end."""
+    if packed:
+        return sum(lengths)
     if one_rectangle:
         return len(lengths) * max(lengths)
     return sum(len(rows) * lengths[rows[0]] for rows in rectangles(lengths))
@@ -236,21 +241,24 @@ def parts_under(
     *,
     budget: int | None,
     at_least: int = 1,
+    most_rows: int | None = None,
     one_rectangle: bool = False,
+    packed: bool = False,
 ) -> list[list[int]]:
     """Indices of pairs (or single texts), given by the lengths of their texts, in parts of at most
-    `budget` padded tokens and at least so many parts; what is over it alone is a part by itself.
+    `budget` padded tokens and `most_rows`, and at least so many parts; what is over it alone is a
+    part by itself.
 
     Pairs come longest first, so the part that needs most memory is computed first.
     """
     order = sorted(range(len(pairs)), key=lambda i: (-max(pairs[i]), -min(pairs[i]), i))
-    most_rows = -(-len(pairs) // at_least)
+    rows = min(-(-len(pairs) // at_least), most_rows or len(pairs))
     parts: list[list[int]] = []
     for index in order:
         trial = [*parts[-1], index] if parts else [index]
         lengths = [length for i in trial for length in pairs[i]]
-        fits = not budget or padded_tokens(lengths, one_rectangle=one_rectangle) <= budget
-        if parts and len(trial) <= most_rows and fits:
+        tokens = padded_tokens(lengths, one_rectangle=one_rectangle, packed=packed)
+        if parts and len(trial) <= rows and (not budget or tokens <= budget):
             parts[-1] = trial
         else:
             parts.append([index])

@@ -16,7 +16,7 @@ from workers.config.grpo import GRPOSettings
 from workers.contract.events import Fault, RecipeError
 from workers.data.snapshot import Messages
 from workers.models.invariants import check_finite
-from workers.ppo.collectives import by_first
+from workers.ppo.distributed import by_first
 from workers.ppo.evaluation import Baseline
 from workers.rewards.model import threshold_of
 from workers.rewards.source import RewardSource, Scores

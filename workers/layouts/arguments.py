@@ -5,11 +5,28 @@ launch` is told beside them (the shipped configurations of this folder) is the s
 """
 
 import json
+from pathlib import Path
 from typing import Any
 
 from workers.contract.events import Fault, RecipeError
 from workers.contract.jobs import FSDP, ONE, ZERO2, ZERO3, JobSpec
-from workers.layouts import deepspeed_config
+
+# The shipped configurations: `<layout>.yaml` is what `accelerate launch --config_file` reads,
+# `<layout>.json` is DeepSpeed's own configuration, which the YAML names. So a run that `torchrun`
+# starts and one that `accelerate launch` starts are the same run.
+
+FOLDER = Path(__file__).resolve().parent
+
+
+def accelerate_config(layout: str) -> Path:
+    """The file for `accelerate launch --config_file`; relative names in it are relative to the
+    folder that holds `workers/`, in which trainers are started."""
+    return FOLDER / f"{layout}.yaml"
+
+
+def deepspeed_config(layout: str) -> Path:
+    """DeepSpeed's configuration of the layouts zero2 and zero3."""
+    return FOLDER / f"{layout}.json"
 
 
 def layout_arguments(spec: JobSpec) -> dict[str, Any]:

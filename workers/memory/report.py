@@ -179,8 +179,7 @@ def out_of_memory_advice(kind: str, config: Mapping[str, Any]) -> str:
     """One to three sentences that name the recipe's own settings with their values; "" for a kind
     whose settings change nothing about memory."""
     # Imported here: the trainer must be able to fail without the recipes.
-    from workers.config import SETTINGS
-    from workers.config.presets import PRESETS
+    from workers.config import PRESETS, SETTINGS
 
     cls = SETTINGS.get(kind)
     if cls is None:

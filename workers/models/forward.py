@@ -16,7 +16,14 @@ import torch
 from peft import PeftModel
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
-from transformers import PreTrainedModel
+from transformers import (
+    AttentionInterface,
+    AttentionMaskInterface,
+    DynamicCache,
+    PretrainedConfig,
+    PreTrainedModel,
+)
+from transformers.cache_utils import DynamicLayer
 
 from workers.layouts.gathered import is_split
 from workers.models.invariants import check_distinct, check_unchanged
@@ -115,25 +122,127 @@ def in_pieces(
     return tuple(torch.cat(parts) for parts in zip(*pieces, strict=True))
 
 
+# Rows laid end to end: a pass without padding, where each row attends to itself alone.
+#
+# On a processor a pass costs its tokens and a fixed price, so one pass over all rows beats several
+# rectangles that pad little (docs/speed.md). Accelerators keep rectangles: there a row is a kernel
+# launch in every layer, and what that costs was not measured.
+
+BY_ROWS = "by_rows"  # the name of that attention among those of `transformers`
+_SDPA = "sdpa"
+_packs: "weakref.WeakKeyDictionary[nn.Module, bool]" = weakref.WeakKeyDictionary()
+
+
+def attend_by_rows(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    row_lengths: list[int] | None = None,
+    **options: Any,
+) -> tuple[Tensor, None]:
+    """The attention of `transformers` called sdpa, for each of the rows by itself. query, key,
+    value [1, heads, T, D], T the sum of `row_lengths`. Without these it is sdpa itself, so a model
+    may keep it: what is recomputed in a backward pass is then attended to in the same way."""
+    sdpa = AttentionInterface()[_SDPA]
+    if row_lengths is None:
+        return sdpa(module, query, key, value, attention_mask, **options)
+    rows = zip(*(each.split(row_lengths, dim=2) for each in (query, key, value)), strict=True)
+    return torch.cat([sdpa(module, *row, None, **options)[0] for row in rows], dim=1), None
+
+
+AttentionInterface.register(BY_ROWS, attend_by_rows)
+AttentionMaskInterface.register(BY_ROWS, AttentionMaskInterface()[_SDPA])
+
+
+def attends_by_sdpa(model: PreTrainedModel) -> bool:
+    return model.config._attn_implementation in (_SDPA, BY_ROWS)
+
+
+def sees_every_position(config: PretrainedConfig) -> bool:
+    """Whether a token sees all before it: no window, and no state of another kind."""
+    cache = DynamicCache(config=config.get_text_config(decoder=True))
+    return all(type(layer) is DynamicLayer for layer in cache.layers)
+
+
+def can_pack(model: PreTrainedModel) -> bool:
+    """Whether `model` reads rows laid end to end as it reads each alone, and gains by it. Found out
+    once per model, by two short rows; from then on it attends by rows where rows are named."""
+    if not attends_by_sdpa(model):
+        return False
+    if model not in _packs:
+        fits = model.device.type == "cpu" and sees_every_position(model.config)
+        _packs[model] = fits and _reads_alike(model)
+    return _packs[model]
+
+
+@torch.no_grad()
+def _reads_alike(model: PreTrainedModel) -> bool:
+    tokens = torch.tensor([[0, 1, 2, 1, 0]], device=model.device)
+    with torch.autocast(model.device.type, enabled=False):
+        alone = torch.cat([_outputs(model, input_ids=row) for row in tokens.split([3, 2], 1)], 1)
+        model.set_attn_implementation(BY_ROWS)
+        try:
+            together = _outputs(model, **_end_to_end(tokens, [3, 2]))
+            alike = torch.allclose(together, alone, rtol=1e-4, atol=1e-5)
+        except (
+            AttributeError,
+            IndexError,
+            RuntimeError,
+            TypeError,
+            ValueError,
+        ):  # it takes no such arguments
+            alike = False
+    if not alike:
+        model.set_attn_implementation(_SDPA)
+    return alike
+
+
+def _outputs(model: PreTrainedModel, **inputs: Any) -> Tensor:
+    output = model(use_cache=False, **inputs)
+    return output.logits if "logits" in output else output.last_hidden_state
+
+
+def _end_to_end(ids: Tensor, lengths: list[int]) -> dict[str, Any]:
+    """What a model is called with: ids [1, T] of rows that are so long."""
+    positions = torch.cat([torch.arange(length, device=ids.device) for length in lengths])
+    return {
+        "input_ids": ids,
+        "position_ids": positions.unsqueeze(0),
+        # A mask in attention's own shape is passed on as it is, and by rows nobody reads it: none
+        # of T × T is made.
+        "attention_mask": torch.ones(1, 1, 1, 1, dtype=torch.bool, device=ids.device),
+        "row_lengths": lengths,
+    }
+
+
 # Prompts and responses as the trunk reads them: one run of real tokens per row.
 #
 # A batch comes with its prompts padded on the left and its responses on the right. Read like that,
 # every row is as wide as the longest prompt and the longest response together, and needs a mask
-# and
-# positions of its own. Here each row is pushed to the left, so that the batch is only as wide as
-# its
-# longest row, all padding lies after the last real token, where a causal model cannot see it, and
-# positions count from 0 by themselves. The last token of a row predicts nothing and is left out.
+# and positions of its own. Here each row is pushed to the left, so that the batch is only as wide
+# as its longest row, all padding lies after the last real token, where a causal model cannot see
+# it, and positions count from 0 by themselves; or rows lie end to end, and there is no padding.
+# The last token of a row predicts nothing and is left out.
 
 
 @dataclass(frozen=True, slots=True)
 class Aligned:
-    """B rows of L positions. K real response tokens in reading order."""
+    """B rows of L positions, or all in one of T. K real response tokens in reading order."""
 
-    ids: Tensor  # [B, L]
+    ids: Tensor  # [B, L] or [1, T]
     rows: Tensor  # [K] row of the state before each response token
     columns: Tensor  # [K] and its position
     real: Tensor  # bool [B, R]: which of the response's places the K tokens fill
+    lengths: list[int] | None = None  # of the rows that lie end to end
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """What a model is called with."""
+        return (
+            {"input_ids": self.ids} if self.lengths is None else _end_to_end(self.ids, self.lengths)
+        )
 
     def at_states(self, states: Tensor) -> Tensor:
         """The states before each real response token: [B, L, width] -> [K, width]."""
@@ -147,9 +256,15 @@ class Aligned:
 
 
 def align(
-    prompt_ids: Tensor, prompt_mask: Tensor, response_ids: Tensor, response_mask: Tensor
+    prompt_ids: Tensor,
+    prompt_mask: Tensor,
+    response_ids: Tensor,
+    response_mask: Tensor,
+    *,
+    packed: bool = False,
 ) -> Aligned:
-    """prompt_* [B, P], response_* [B, R]; 1 in a mask is a real token, and each row has some."""
+    """prompt_* [B, P], response_* [B, R]; 1 in a mask is a real token, and each row has some.
+    `packed`: end to end."""
     ids = torch.cat([prompt_ids, response_ids], dim=1)
     mask = torch.cat([prompt_mask, response_mask], dim=1).bool()
     first = mask.to(torch.uint8).argsort(dim=1, descending=True, stable=True)  # real tokens first
@@ -157,21 +272,28 @@ def align(
     length = mask.sum(1, keepdim=True)
     width = int(length.max()) - 1
     ids = ids[:, :width]
-    past = torch.arange(width, device=ids.device) >= length
+    past = torch.arange(width, device=ids.device) >= length - int(packed)
     real = response_mask.bool()
     rows, offsets = real.nonzero(as_tuple=True)
+    columns = prompt_mask.sum(1)[rows] - 1 + offsets
+    if packed:
+        lengths = length.squeeze(1) - 1
+        start = lengths.cumsum(0) - lengths
+        return Aligned(
+            ids[~past].unsqueeze(0), rows * 0, start[rows] + columns, real, lengths.tolist()
+        )
     return Aligned(
         # What lies behind a row is never looked at; its first token is as good as any, and unlike
         # the pad token it moves no model to ask for a mask.
         ids=torch.where(past, ids[:, :1], ids),
         rows=rows,
-        columns=prompt_mask.sum(1)[rows] - 1 + offsets,
+        columns=columns,
         real=real,
     )
 
 
 def response_states(
-    trunk: PreTrainedModel | nn.Module,
+    trunk: PreTrainedModel,
     prompt_ids: Tensor,
     prompt_mask: Tensor,
     response_ids: Tensor,
@@ -179,8 +301,9 @@ def response_states(
 ) -> Tensor:
     """Last states of a trunk without an output layer, before each response token: [B, R, width],
     0 under the padding."""
-    aligned = align(prompt_ids, prompt_mask, response_ids, response_mask)
-    states = trunk(input_ids=aligned.ids, use_cache=False).last_hidden_state
+    sequences = (prompt_ids, prompt_mask, response_ids, response_mask)
+    aligned = align(*sequences, packed=can_pack(trunk))
+    states = trunk(**aligned.inputs, use_cache=False).last_hidden_state
     return aligned.spread(aligned.at_states(states))
 
 
@@ -218,7 +341,8 @@ def score_responses(
     at a time, on the states that the model itself gives its output layer. None: all at once and
     within the model's own pass, for weights that are there during it only.
     """
-    aligned = align(prompt_ids, prompt_mask, response_ids, response_mask)
+    sequences = (prompt_ids, prompt_mask, response_ids, response_mask)
+    aligned = align(*sequences, packed=can_pack(model))
     captured: list[Tensor] = []
     plain = logits_chunk is not None and is_plain(model)
 
@@ -227,7 +351,7 @@ def score_responses(
         return captured[0][:1] if plain else captured[0]
 
     with projecting(model, pick):
-        logits = model(input_ids=aligned.ids, use_cache=False).logits.squeeze(0)
+        logits = model(**aligned.inputs, use_cache=False).logits.squeeze(0)
     states = captured[0]
     logprobs, entropy = look(
         model.get_output_embeddings() if plain else lambda _states: logits,

@@ -15,7 +15,7 @@ from workers import ranks
 from workers.behaviour import behaviour_metrics
 from workers.layouts.gathered import size_of
 from workers.models.loading import parameter_count, stop_ids
-from workers.ppo.collectives import by_first
+from workers.ppo.distributed import by_first
 from workers.ppo.evaluation import Baseline
 from workers.ppo.rollout import Rollout, sequences_of
 from workers.preflight.findings import Parts, Report, critic_parts

@@ -1,25 +1,176 @@
-"""A PPO run on several ranks: sharded weights, ZeRO, what one rank does for all."""
+"""A PPO run on one rank or several: how a gradient becomes a step, sharded weights, ZeRO, what one
+rank does for all."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Protocol, TypeVar, cast
 
 import torch
-from torch import Tensor, nn
+from accelerate import Accelerator
+from torch import Tensor, distributed, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.nn.utils import clip_grad_norm_
 
 from workers import ranks
 from workers.contract.events import Fault, RecipeError
 from workers.contract.jobs import ZERO3
-from workers.layouts import deepspeed_config
-from workers.layouts.arguments import without_compiling
-from workers.layouts.gathered import fsdp_parts, put_state, whole_of, whole_state
+from workers.layouts.arguments import deepspeed_config, without_compiling
+from workers.layouts.gathered import fsdp_parts, is_split, put_state, whole_of, whole_state
 from workers.models.forward import Reference
+from workers.models.loading import whole
 from workers.ppo.model import ActorCritic, ActorCriticOutputs, NonFinite
-from workers.ppo.update import forget_rounded
 
-# What the ranks of a PPO run add up, and what one of them does for all.
+# What the ranks of a PPO run add up.
+
+BUCKET = 16_000_000  # numbers that travel together
+
+
+def add_up(tensor: Tensor) -> None:
+    """The sum over all ranks in the place of each rank's own, alike to the bit on all of them."""
+    if ranks.world() > 1:
+        distributed.all_reduce(tensor)
+
+
+def add_up_gradients(parameters: Iterable[nn.Parameter]) -> None:
+    """Each parameter's gradient becomes the sum of all ranks'. A parameter without one has none on
+    any rank, for all ranks make the same passes."""
+    if ranks.world() == 1:
+        return
+    for bucket in _buckets([p.grad for p in parameters if p.grad is not None]):
+        flat = torch.cat([gradient.reshape(-1) for gradient in bucket])
+        distributed.all_reduce(flat)
+        parts = flat.split([gradient.numel() for gradient in bucket])
+        for gradient, part in zip(bucket, parts, strict=True):
+            gradient.copy_(part.view_as(gradient))
+
+
+def _buckets(gradients: list[Tensor]) -> Iterator[list[Tensor]]:
+    bucket: list[Tensor] = []
+    for gradient in gradients:
+        if bucket and sum(each.numel() for each in bucket) + gradient.numel() > BUCKET:
+            yield bucket
+            bucket = []
+        bucket.append(gradient)
+    if bucket:
+        yield bucket
+
+
+# What one rank does for all, because it asks somebody outside or must be asked only once.
+
+Found = TypeVar("Found")
+
+
+def by_first(work: Callable[[], Found]) -> Found:
+    """What `work` gives on the first rank, on every rank. Where it fails there, it fails everywhere
+    and with the same words. Every rank must call it, and `work` may ask nothing of the others."""
+    if ranks.world() == 1:
+        return work()
+    found, failed = None, None
+    if ranks.is_first():
+        try:
+            found = work()
+        except Exception as error:
+            ranks.from_first((None, _told(error)))
+            raise
+    found, failed = ranks.from_first((found, None))
+    if failed is not None:
+        kind, fault, message = failed
+        raise RecipeError(kind, Fault(fault), message)
+    return found
+
+
+def _told(error: Exception) -> tuple[str, str, str]:
+    if isinstance(error, RecipeError):
+        return error.kind, error.fault.value, error.message
+    return "bug", Fault.BUG.value, f"the first rank failed: {type(error).__name__}: {error}"
+
+
+# How the gradient of a minibatch comes together over the ranks of a job, and becomes a step.
+#
+# A minibatch comes in parts, as many on every rank. The gradient is the sum over parts and ranks,
+# and is then either dropped or, clipped, steps.
+
+
+class Stepper(Protocol):
+    """What an update does with a model."""
+
+    def look(self, *sequences: Tensor, **options: Any) -> ActorCriticOutputs:
+        """`ActorCritic.forward`, with gradients."""
+
+    def backward(self, share: Tensor, *, last: bool) -> None:
+        """Add the gradient of one part's share of the minibatch's loss, a scalar; `last`: of the
+        minibatch. Every rank must call, equally often."""
+
+    def drop(self) -> None:
+        """Forget the gradient."""
+
+    def step(self, *, policy_rests: bool) -> float:
+        """Clip the gradient and take a step; returns the norm before clipping. With `policy_rests`
+        only the critic got a gradient. Raises `NonFinite` where the norm is no number, before any
+        weight has moved."""
+
+
+def stepper_of(
+    actor_critic: ActorCritic,
+    optimizer: torch.optim.Optimizer | Stepper,
+    accelerator: Accelerator | None,
+    *,
+    max_norm: float,
+) -> Stepper:
+    """What steps with torch's optimizer, or what already is one (`Zero`)."""
+    if isinstance(optimizer, torch.optim.Optimizer):
+        return WholeSteps(actor_critic, optimizer, accelerator, max_norm=max_norm)
+    return optimizer
+
+
+class WholeSteps:
+    """Weights that each rank has whole, or that `fully_shard` has split."""
+
+    def __init__(
+        self,
+        actor_critic: ActorCritic,
+        optimizer: torch.optim.Optimizer,
+        accelerator: Accelerator | None,
+        *,
+        max_norm: float,
+    ) -> None:
+        self._actor_critic = actor_critic
+        self._optimizer = optimizer
+        self._accelerator = accelerator
+        self._max_norm = max_norm
+        self._split = is_split(actor_critic)  # then gradients add up as they go
+        # Those of the optimizer: of weights split over ranks, the parts that this one holds.
+        self._trained = [p for group in optimizer.param_groups for p in group["params"]]
+
+    def look(self, *sequences: Tensor, **options: Any) -> ActorCriticOutputs:
+        return self._actor_critic(*sequences, **options)
+
+    def backward(self, share: Tensor, *, last: bool) -> None:
+        if self._accelerator is None:
+            share.backward()
+        else:
+            self._accelerator.backward(share)
+        if last and not self._split:
+            add_up_gradients(self._trained)
+
+    def drop(self) -> None:
+        self._optimizer.zero_grad(set_to_none=True)
+
+    def step(self, *, policy_rests: bool) -> float:
+        norm = whole(clip_grad_norm_(self._trained, self._max_norm))
+        if not torch.isfinite(norm):
+            raise NonFinite("the gradient of the update")
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+        forget_rounded()
+        return float(norm)
+
+
+def forget_rounded() -> None:
+    """Let the next pass round the weights again. Autocast keeps its bfloat16 copies until it is
+    left, and an update is one autocast: its later minibatches would see the weights before it."""
+    torch.clear_autocast_cache()
 
 
 # Weights, gradients and optimizer split over the ranks of a job: torch's `fully_shard` ("FSDP2").
@@ -118,7 +269,7 @@ class RestingAdamW(torch.optim.AdamW):
 
 class Zero:
     """DeepSpeed's engine around a policy and its critic: what an update steps with
-    (`workers.ppo.update.Stepper`), and whose moments are kept in a checkpoint."""
+    (`Stepper`), and whose moments are kept in a checkpoint."""
 
     def __init__(
         self,
@@ -206,9 +357,3 @@ def configuration(layout: str, *, max_norm: float, half: bool) -> dict[str, Any]
         "train_micro_batch_size_per_gpu": 1,
         "train_batch_size": ranks.world(),
     }
-
-
-# Adding up tensors over the ranks of a job.
-
-
-# What one rank does for all, because it asks somebody outside or must be asked only once.

@@ -16,7 +16,7 @@ from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError, ReviewRequested, Sample
 from workers.data.snapshot import TRAIN, Messages, Preference, evaluation_splits, read_preferences
 from workers.models.forward import Reference
-from workers.ppo.collectives import by_first
+from workers.ppo.distributed import by_first
 from workers.ppo.rollout import Rollout
 from workers.ppo.setup import Prompts
 from workers.rewards.build import afresh

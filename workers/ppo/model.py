@@ -2,7 +2,7 @@
 
 import copy
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from peft import PeftModel
@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from workers.models.forward import LOGITS_CHUNK, response_states, score_responses
+from workers.models.forward import LOGITS_CHUNK, can_pack, response_states, score_responses
 from workers.models.loading import save_model
 from workers.models.lora import load_adapter, merged, save_adapter
 
@@ -51,7 +51,7 @@ class ActorCritic(nn.Module):
         policy: PreTrainedModel,
         *,
         adapted: PeftModel | None = None,
-        critic: nn.Module | None = None,
+        critic: PreTrainedModel | None = None,
     ) -> None:
         super().__init__()
         self.policy = policy
@@ -61,6 +61,11 @@ class ActorCritic(nn.Module):
         self.value_head = nn.Linear(width, 1, device=policy.device)
         nn.init.zeros_(self.value_head.weight)
         nn.init.zeros_(self.value_head.bias)
+
+    @property
+    def packs(self) -> bool:
+        """Whether policy and critic read rows end to end, without padding."""
+        return can_pack(self.policy) and (self.critic is None or can_pack(self.critic))
 
     @property
     def adapted(self) -> PeftModel | None:
@@ -158,9 +163,9 @@ class ActorCritic(nn.Module):
                 self.critic.load_state_dict(load_file(folder / CRITIC_FILE, device=device))
 
 
-def critic_of(policy: PreTrainedModel) -> nn.Module:
+def critic_of(policy: PreTrainedModel) -> PreTrainedModel:
     """A trunk of its own, with the policy's weights and without its output layer."""
-    return copy.deepcopy(policy.base_model).requires_grad_(True)
+    return cast(PreTrainedModel, copy.deepcopy(policy.base_model).requires_grad_(True))
 
 
 def _own_memory(module: nn.Module) -> dict[str, Tensor]:

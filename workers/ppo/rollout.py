@@ -10,10 +10,11 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from workers import ranks
+from workers.data.batches import parts_under
 from workers.data.snapshot import Messages
 from workers.models.forward import Reference
 from workers.models.loading import stop_ids
-from workers.ppo.collectives import add_up
+from workers.ppo.distributed import add_up
 from workers.ppo.model import ActorCritic, NonFinite
 from workers.rewards.source import Scores
 from workers.rl.losses import kl_estimate, kl_exact
@@ -57,8 +58,8 @@ def _logits(model: PreTrainedModel, sequences: Sequence[Tensor]) -> Tensor:
 
 # Which sequences of a batch are computed together.
 #
-# Any split gives the same sums, so it is chosen for memory and speed: sequences of similar length
-# share a rectangle, and no rectangle holds more tokens than the budget.
+# Any split gives the same sums, so it is chosen for memory and speed: no pass holds more tokens
+# than the budget, and where rows cannot lie end to end those of similar length share a rectangle.
 
 
 def sequences_of(responses: Responses, rows: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, int]:
@@ -77,9 +78,15 @@ def sequences_of(responses: Responses, rows: Tensor) -> tuple[Tensor, Tensor, Te
 
 
 def parts_of(
-    responses: Responses, rows: Tensor, *, most_rows: int | None, most_tokens: int | None
+    responses: Responses,
+    rows: Tensor,
+    *,
+    most_rows: int | None,
+    most_tokens: int | None,
+    packed: bool = False,
 ) -> list[Tensor]:
-    """`rows` in parts of at most so many rows and padded tokens, longest first.
+    """`rows` in parts of at most so many rows and tokens, longest first; of rectangles their
+    padding counts.
 
     A row over the budget by itself is a part by itself. Without limits all rows are one part, in
     their order. No rows are no parts.
@@ -88,36 +95,26 @@ def parts_of(
         return []
     if most_tokens is None:
         return list(rows.split(most_rows or len(rows)))
-    prompts = responses.prompt_mask.sum(1)[rows].tolist()
-    answers = responses.response_mask.sum(1)[rows].tolist()
-    order = sorted(range(len(rows)), key=lambda i: (-(prompts[i] + answers[i]), i))
-    parts: list[list[int]] = []
-    longest = (0, 0)  # prompt and answer of the present part's rectangle
-    for i in order:
-        wider = (max(longest[0], prompts[i]), max(longest[1], answers[i]))
-        fits = parts and (len(parts[-1]) + 1) * sum(wider) <= most_tokens
-        if fits and (most_rows is None or len(parts[-1]) < most_rows):
-            parts[-1].append(i)
-            longest = wider
-        else:
-            parts.append([i])
-            longest = (prompts[i], answers[i])
+    lengths = (responses.prompt_mask.sum(1) + responses.response_mask.sum(1))[rows].tolist()
+    parts = parts_under(
+        [(length,) for length in lengths],
+        budget=most_tokens,
+        most_rows=most_rows,
+        one_rectangle=True,
+        packed=packed,
+    )
     return [rows[torch.tensor(part)] for part in parts]
 
 
-def shared_parts(
-    responses: Responses, rows: Tensor, *, most_rows: int | None, most_tokens: int | None
-) -> list[tuple[Tensor, bool]]:
-    """The parts of this rank's share of `rows`, as many on every rank, and whether each counts.
+def shared_parts(responses: Responses, rows: Tensor, **limits: Any) -> list[tuple[Tensor, bool]]:
+    """The parts (`parts_of`) of this rank's share of `rows`, as many on every rank, and whether
+    each counts.
 
     Every n-th row is this rank's. Ranks meet in their passes wherever weights are split over them,
     so one with fewer parts passes over a row again that counts for nothing. Each rank knows the
     lengths of all answers, hence how many parts the others have.
     """
-    split = [
-        parts_of(responses, rows[i :: ranks.world()], most_rows=most_rows, most_tokens=most_tokens)
-        for i in range(ranks.world())
-    ]
+    split = [parts_of(responses, rows[i :: ranks.world()], **limits) for i in range(ranks.world())]
     mine = split[ranks.rank()]
     idle = max(map(len, split)) - len(mine)
     return [*((part, True) for part in mine), *[(rows[:1], False)] * idle]
@@ -233,7 +230,8 @@ def collect(
     looked = {name: torch.zeros(shape, device=device) for name in ("own", "ref", "entropy", "v")}
     exact = torch.zeros(shape, device=device) if exact_kl else None
     mine = torch.arange(len(prompts))[ranks.rank() :: ranks.world()]
-    for rows in parts_of(responses, mine, most_rows=None, most_tokens=max_tokens):
+    packed = actor_critic.packs
+    for rows in parts_of(responses, mine, most_rows=None, most_tokens=max_tokens, packed=packed):
         *sequences, width = sequences_of(responses, rows)
         own = actor_critic(*sequences, temperature=sampling.temperature)
         looked["own"][rows, :width] = own.logprobs.float()

@@ -39,7 +39,7 @@ from workers.ppo.update import UpdateStats, update
 from workers.preflight.minimal import settings_of
 from workers.rewards.model import threshold_of
 from workers.rewards.source import RankedPending, join
-from workers.rl.advantages import gae, importance_weights, shaped_rewards
+from workers.rl.losses import gae, importance_weights, shaped_rewards
 from workers.rollouts.drawing import PromptOrder, chunks_of
 from workers.rollouts.local import Sampling, derive_seed
 from workers.rules.engine import Violation

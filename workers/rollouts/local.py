@@ -22,7 +22,7 @@ from transformers import (
 from transformers.cache_utils import Cache, DynamicLayer
 
 from workers.data.batches import pad_left
-from workers.models.forward import projecting
+from workers.models.forward import attends_by_sdpa, projecting, sees_every_position
 
 # How answers are drawn, here and by actors and servers.
 
@@ -75,8 +75,7 @@ def supports(model: PreTrainedModel) -> bool:
         return False
     if "position_ids" not in inspect.signature(type(model).forward).parameters:
         return False
-    config = model.config.get_text_config(decoder=True)
-    return all(type(layer) is DynamicLayer for layer in DynamicCache(config=config).layers)
+    return sees_every_position(model.config)
 
 
 @torch.no_grad()
@@ -152,7 +151,7 @@ def _evaluating(model: PreTrainedModel) -> Iterator[None]:
 def _mask(model: PreTrainedModel, seen: Tensor, past: int, step: int) -> Tensor:
     """Which positions may be looked at. After the prompt in the shape that attention takes itself,
     so that nothing is made of it for each token."""
-    ready = step > 0 and model.config._attn_implementation == "sdpa"
+    ready = step > 0 and attends_by_sdpa(model)
     return seen[:, None, None, :past] if ready else seen[:, :past].long()
 
 

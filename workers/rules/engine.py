@@ -24,8 +24,19 @@ from workers.rules.diagnosis import (
     finding_of_failure,
     verdict,
 )
-from workers.rules.rule import ADJUST, OFF, STAGES, STOP, WARN, Adjustment, Rule
-from workers.rules.tests import TESTS, Check, Memory, MetricValues, Reading, exact, number
+from workers.rules.rule import (
+    ADJUST,
+    OFF,
+    STAGES,
+    STOP,
+    WARN,
+    Adjustment,
+    Reading,
+    Rule,
+    exact,
+    number,
+)
+from workers.rules.tests import TESTS, Check, Memory, MetricValues
 
 log = logging.getLogger(__name__)
 

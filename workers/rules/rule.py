@@ -1,5 +1,6 @@
 """What a rule is: metrics, a test of them, how often it must hold, and what happens then."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -120,3 +121,102 @@ class Rule:
         if n == 1:
             return "at once"
         return f"{k} checks in a row" if k == n else f"{k} of {n} checks"
+
+
+# What a test says of a rule.
+
+MARGIN = 0.2  # a rule clears a fifth of the limit inside it
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """`value` against `limit`, in the rule's unit. `clear`: so far inside that an alert may end;
+    `start_step` where the test knows better than the engine when it began."""
+
+    value: float
+    limit: float
+    crossed: bool
+    clear: bool
+    expected: str
+    detail: str = ""
+    start_step: int | None = None
+
+
+def number(value: Any) -> str:
+    """A number in words: three digits, as pages print them."""
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def against(rule: Rule, value: float, limit: float | None = None, **beside: float) -> Reading:
+    """`value` on the rule's side of `limit` (its own unless told); `beside` is what else a reader
+    should know."""
+    limit = rule.limit if limit is None else limit
+    above, margin = rule.bound == "above", MARGIN * abs(limit)
+    crossed = value > limit if above else value < limit
+    clear = not crossed and (value <= limit - margin if above else value >= limit + margin)
+    detail = ", ".join(f"{name.replace('_', ' ')} {number(v)}" for name, v in beside.items())
+    expected = f"at {'most' if above else 'least'} {number(limit)}"
+    return Reading(value, limit, crossed, clear, expected, detail)
+
+
+def exact(value: float, expected: str, crossed: bool, **more: Any) -> Reading:
+    """Of a test without a limit: either it holds or not."""
+    return Reading(value, math.nan, crossed, not crossed, expected, **more)
+
+
+# The parts of a rule that belong together, for the rows of the table.
+
+PPO, ROLLOUTS = ("ppo",), ("ppo", "grpo")
+POLICIES, TRAINERS = ("ppo", "grpo", "dpo"), ("sft", "reward", "dpo")
+ALL = ("sft", "reward", "dpo", "ppo", "grpo")
+
+SLOWER = Adjustment("learning_rate", times=0.5)
+KL_UP = Adjustment("kl_coef", times=1.5, most=1.0)
+FEWER_EPOCHS = Adjustment("update_epochs", plus=-1, least=1)
+MORE_ENTROPY = Adjustment("entropy_coef", plus=0.005, most=0.05)
+
+Part = dict[str, Any]
+
+
+def of(stage: str, kinds: tuple[str, ...]) -> Part:
+    return {"stage": stage, "kinds": kinds}
+
+
+def over(limit: float, unit: str, *metrics: str, test: str = "level", **given: Any) -> Part:
+    return judged(test, unit, *metrics, **given) | {"bound": "above", "limit": limit}
+
+
+def under(limit: float, unit: str, *metrics: str, test: str = "level", **given: Any) -> Part:
+    return judged(test, unit, *metrics, **given) | {"bound": "below", "limit": limit}
+
+
+def judged(test: str, unit: str, *metrics: str, **given: Any) -> Part:
+    return {"test": test, "unit": unit, "metrics": metrics, "given": given}
+
+
+def unlike_healthy_runs(metric: str, bound: str, unit: str, **given: Any) -> Part:
+    """z past 3.5 against healthy runs at the same step."""
+    return judged("unusual", unit, metric, z=3.5, **given) | {"bound": bound, "patience": (3, 5)}
+
+
+def warns(*adjustment: Adjustment, action: str = WARN) -> Part:
+    """A guardrail: it warns unless something else is chosen."""
+    actions = (OFF, WARN, ADJUST, STOP) if adjustment else (OFF, WARN, STOP)
+    return {"actions": actions, "action": action, "adjustment": adjustment}
+
+
+def stops() -> Part:
+    """An exact invariant without which nothing may be learned: nobody can choose otherwise."""
+    exact = {"evidence_class": CONTRACT, "severity": "critical"}
+    return {"actions": (STOP,), "action": STOP} | exact
+
+
+def explains(experiment: str, evidence_class: str = TREND) -> Part:
+    """Names the stage that broke, and acts in no way."""
+    severity = "critical" if evidence_class == CONTRACT else "warning"
+    return {
+        "diagnoses": True,
+        "experiment": experiment,
+        "evidence_class": evidence_class,
+        "severity": severity,
+    }

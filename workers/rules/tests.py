@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any
 
 from workers.rules.diagnosis import WIDTH, Baseline
-from workers.rules.rule import Rule
+from workers.rules.rule import MARGIN, Reading, Rule, against, exact, number
 
 ANSWERS_WINDOW = 1000  # pooled at most
 ANSWERS_LEAST = 100  # before which nothing is judged
@@ -21,7 +21,6 @@ JUMP_WINDOW, JUMP_LEAST = 50, 20
 BREAK_WINDOW, BREAK_LEAST = 30, 20
 FLAT_CHECKS = 20
 GAP_WINDOW = 20
-MARGIN = 0.2  # a rule clears a fifth of the limit inside it
 
 Memory = dict[str, Any]
 MetricValues = Mapping[str, float]
@@ -38,43 +37,7 @@ class Check:
     baseline: Baseline | None
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """`value` against `limit`, in the rule's unit. `clear`: so far inside that an alert may end;
-    `start_step` where the test knows better than the engine when it began."""
-
-    value: float
-    limit: float
-    crossed: bool
-    clear: bool
-    expected: str
-    detail: str = ""
-    start_step: int | None = None
-
-
 Test = Callable[[Rule, Memory, MetricValues, Check], Reading | None]
-
-
-def number(value: Any) -> str:
-    """A number in words: three digits, as pages print them."""
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
-
-
-def against(rule: Rule, value: float, limit: float | None = None, **beside: float) -> Reading:
-    """`value` on the rule's side of `limit` (its own unless told); `beside` is what else a reader
-    should know."""
-    limit = rule.limit if limit is None else limit
-    above, margin = rule.bound == "above", MARGIN * abs(limit)
-    crossed = value > limit if above else value < limit
-    clear = not crossed and (value <= limit - margin if above else value >= limit + margin)
-    detail = ", ".join(f"{name.replace('_', ' ')} {number(v)}" for name, v in beside.items())
-    expected = f"at {'most' if above else 'least'} {number(limit)}"
-    return Reading(value, limit, crossed, clear, expected, detail)
-
-
-def exact(value: float, expected: str, crossed: bool, **more: Any) -> Reading:
-    """Of a test without a limit: either it holds or not."""
-    return Reading(value, math.nan, crossed, not crossed, expected, **more)
 
 
 # --- one metric against its limit ---

@@ -4,9 +4,8 @@ from pathlib import Path
 
 from workers.rules.choices import guardrails_of
 from workers.rules.engine import with_unit
-from workers.rules.rule import STAGES, Rule
+from workers.rules.rule import STAGES, Rule, number
 from workers.rules.table import RULES
-from workers.rules.tests import number
 
 PAGE = Path(__file__).parents[2] / "docs" / "guardrails.md"
 BEGIN, END = "<!-- rules -->", "<!-- end of rules -->"

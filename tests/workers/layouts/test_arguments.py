@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-from workers import layouts
 from workers.contract.jobs import ZERO2, ZERO3
-from workers.layouts.arguments import weights_in_float32
+from workers.layouts.arguments import deepspeed_config, weights_in_float32
 
 
 @pytest.mark.parametrize("layout", [ZERO2, ZERO3])
@@ -14,7 +13,7 @@ from workers.layouts.arguments import weights_in_float32
 def test_a_policy_that_is_its_own_reference_is_not_rounded_by_deepspeed(
     layout: str, half: bool
 ) -> None:
-    shipped = json.loads(layouts.deepspeed_config(layout).read_text())
+    shipped = json.loads(deepspeed_config(layout).read_text())
     told = weights_in_float32({"bf16": half, "seed": 1, "deepspeed": shipped})
     assert not told["bf16"]  # or the library would have DeepSpeed round them all the same
     assert told["deepspeed"]["bf16"] == {"enabled": False}

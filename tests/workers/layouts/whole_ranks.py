@@ -15,9 +15,9 @@ from torch import Tensor, distributed, nn
 from torch.distributed.fsdp import fully_shard
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from workers import layouts, ranks
+from workers import ranks
 from workers.contract.jobs import FSDP, ZERO3
-from workers.layouts.arguments import without_compiling
+from workers.layouts.arguments import deepspeed_config, without_compiling
 from workers.layouts.gathered import is_split, whole_of, whole_weights
 
 STEPS = 3
@@ -63,7 +63,7 @@ def split_by(layout: str, model: LlamaForCausalLM) -> tuple[Any, Any]:
     import deepspeed
 
     without_compiling()
-    said = json.loads(layouts.deepspeed_config(ZERO3).read_text())
+    said = json.loads(deepspeed_config(ZERO3).read_text())
     said["zero_optimization"]["stage3_param_persistence_threshold"] = 0  # or all are kept whole
     said = {name: value for name, value in said.items() if value != "auto"}
     said |= {"train_micro_batch_size_per_gpu": 2, "bf16": {"enabled": False}}

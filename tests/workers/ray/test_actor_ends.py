@@ -17,8 +17,8 @@ from tests.workers.ray.conftest import SMALL, Owner, parents
 from tests.workers.recipes.language import ROOT, Outcome, Workshop
 from workers.control import CONTROL_FILE, Command, command_write
 from workers.emitter import EVENTS_FILE, Emitter
+from workers.ppo.async_rollout import PolicyActor, RayDrawer
 from workers.ray.cluster import ADDRESS_VARIABLE
-from workers.ray.policy_actors import PolicyActor, RayDrawer
 from workers.recipes.ppo import PPOTrainer
 from workers.supervisor.child import MARK
 from workers.train import StopSignal, train
@@ -33,7 +33,7 @@ STOPPED = """
 import os, signal, sys
 from pathlib import Path
 from workers.control import CONTROL_FILE, Command, command_write
-from workers.ray.policy_actors import RayDrawer
+from workers.ppo.async_rollout import RayDrawer
 from workers.train import main
 drawn, seen = RayDrawer.draw_published, []
 def draw(self, chunks):
@@ -232,7 +232,7 @@ def test_work_that_kills_every_actor_ends_the_run_as_actor_lost(
         def draw(self, *asked: Any) -> Any:
             os._exit(1)
 
-    monkeypatch.setattr("workers.ray.policy_actors.PolicyActor", Dying)
+    monkeypatch.setattr("workers.ppo.async_rollout.PolicyActor", Dying)
     failed = run("lost", rollout_workers=1).all("Failed")[0]
     assert (failed["kind"], failed["fault"]) == ("actor_lost", "machine")
     assert not failed["retryable"]

@@ -14,8 +14,8 @@ from tests.workers.ray import BY_ACTORS
 from tests.workers.ray.conftest import SMALL, Owner, parents
 from tests.workers.recipes.language import Outcome, Workshop
 from workers.contract.events import RecipeError
+from workers.ppo.async_rollout import RayDrawer
 from workers.ray.cluster import ADDRESS_VARIABLE, Cluster
-from workers.ray.policy_actors import RayDrawer
 from workers.ray.pool import RayReward
 
 pytestmark = [

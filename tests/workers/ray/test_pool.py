@@ -15,13 +15,12 @@ from workers.config import settings_for
 from workers.contract.events import Fault, RecipeError
 from workers.models import invariants
 from workers.models.loading import weights_sha256
-from workers.ppo.async_rollout import AsyncRollout, open_actors
+from workers.ppo.async_rollout import AsyncRollout, load, open_actors, shards, trained
 from workers.ppo.model import ActorCritic
 from workers.ray.cluster import import_ray
-from workers.ray.policy_actors import load, shards, trained
 from workers.ray.pool import LOOK_S, READY_S, TRIES, Pool, Stopped, in_order, place_of
 from workers.rewards.source import ScoreQueue, Scores
-from workers.rl.advantages import importance_metrics, importance_weights
+from workers.rl.losses import importance_metrics, importance_weights
 from workers.rollouts.drawing import Chunk, Drawn, chunks_of
 from workers.rollouts.local import Responses, Sampling
 

@@ -29,7 +29,7 @@ from workers import ranks
 from workers.context import RunContext
 from workers.contract.events import Failed, Finished, RecipeError
 from workers.contract.jobs import spec_from_json
-from workers.ppo import distributed, trainer, update
+from workers.ppo import distributed, trainer
 from workers.ppo.model import ActorCritic
 from workers.rollouts.drawing import Chunk, Drawn, LocalDrawer
 from workers.train import preflight
@@ -43,7 +43,9 @@ def planted(fault: str | None) -> Iterator[None]:
     last rank's overflows once in step 2, of a loss that is a number."""
     load, draw = trainer.load_models, LocalDrawer.draw
     config, piece = distributed.configuration, ActorCritic.logits_chunk
-    backwards = {stepper: stepper.backward for stepper in (distributed.Zero, update.WholeSteps)}
+    backwards = {
+        stepper: stepper.backward for stepper in (distributed.Zero, distributed.WholeSteps)
+    }
 
     def other_weights(*arguments: Any) -> Any:
         models = load(*arguments)

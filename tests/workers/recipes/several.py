@@ -20,7 +20,7 @@ from torch import distributed
 from torch.distributed.tensor import DTensor
 from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 
-from workers import layouts, ranks
+from workers import ranks
 from workers.contract.jobs import ZERO3, Resume, spec_from_json
 from workers.emitter import EVENTS_FILE, Emitter
 from workers.layouts import arguments
@@ -85,11 +85,11 @@ def noting_how_weights_lie(note: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def splitting_small_weights(folder: Path) -> Iterator[None]:
     """Inside, DeepSpeed splits weights of any size; all of ours are among those it would keep."""
-    said = json.loads(layouts.deepspeed_config(ZERO3).read_text())
+    said = json.loads(arguments.deepspeed_config(ZERO3).read_text())
     said["zero_optimization"]["stage3_param_persistence_threshold"] = 0
     path = folder / f"zero3_of_{ranks.rank()}.json"
     path.write_text(json.dumps(said))
-    given = layouts.deepspeed_config
+    given = arguments.deepspeed_config
 
     def config(layout: str) -> Path:
         return path if layout == ZERO3 else given(layout)

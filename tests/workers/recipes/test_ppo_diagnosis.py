@@ -15,7 +15,7 @@ from workers.ppo import evaluation, trainer
 from workers.recipes import grpo
 from workers.recipes import ppo as recipe
 from workers.rewards.source import Scores
-from workers.rl import advantages
+from workers.rl import losses
 from workers.rollouts import drawing
 from workers.rules.diagnosis import Baseline
 
@@ -119,14 +119,14 @@ def another_temperature(monkeypatch: Patch) -> None:
 
 def score_beside_the_last_token(monkeypatch: Patch) -> None:
     def beside(*args: Any, **kwargs: Any) -> Any:
-        return torch.roll(advantages.shaped_rewards(*args, **kwargs), 1, dims=1)
+        return torch.roll(losses.shaped_rewards(*args, **kwargs), 1, dims=1)
 
     monkeypatch.setattr(recipe, "shaped_rewards", beside)
 
 
 def value_beyond_the_end(monkeypatch: Patch) -> None:
     def beyond(*args: Any, **kwargs: Any) -> Any:
-        gains, returns = advantages.gae(*args, **kwargs)
+        gains, returns = losses.gae(*args, **kwargs)
         return gains, returns + 0.5
 
     monkeypatch.setattr(recipe, "gae", beyond)

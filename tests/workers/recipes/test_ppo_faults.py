@@ -20,7 +20,7 @@ from workers.ppo.diagnostics import rollout_metrics
 from workers.ppo.rollout import Rollout
 from workers.recipes import ppo as recipe
 from workers.rewards.source import Scores
-from workers.rl import advantages
+from workers.rl import losses
 from workers.rollouts import drawing
 from workers.rollouts.local import Responses, Sampling
 
@@ -189,7 +189,7 @@ def test_a_score_beside_the_last_token_breaks_a_contract(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def beside(scores, kl, mask, *, kl_coef):
-        rewards = advantages.shaped_rewards(scores, kl, mask, kl_coef=kl_coef)
+        rewards = losses.shaped_rewards(scores, kl, mask, kl_coef=kl_coef)
         return torch.roll(rewards, 1, dims=1)
 
     monkeypatch.setattr(recipe, "shaped_rewards", beside)

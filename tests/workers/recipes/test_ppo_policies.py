@@ -163,6 +163,8 @@ def test_parts_hold_every_row_once_within_the_budget_and_similar_lengths_togethe
         assert len(part) == 1 or len(part) * width <= 30
         assert len(part) <= 3
     assert {1, 3} <= set(parts[0].tolist())  # the longest ones
+    packed = parts_of(responses, torch.arange(6), most_rows=None, most_tokens=30, packed=True)
+    assert [part.tolist() for part in packed] == [[1, 3], [5, 2, 0, 4]]  # 26 and 27 tokens
 
 
 def test_answers_drawn_in_chunks_are_looked_at_like_any_and_told_of_as_they_come() -> None:

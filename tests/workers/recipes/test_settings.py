@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from measures import ensembles
-from workers.config import SETTINGS, recipe_fields, settings_for
-from workers.config.presets import PRESETS
+from workers.config import PRESETS, SETTINGS, recipe_fields, settings_for
 from workers.config.rewards import AGGREGATES
 from workers.contract.events import RecipeError
 from workers.layouts.shards import Shares

@@ -7,8 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.rl.advantages import gae, last_token_index, shaped_rewards
-from workers.rl.losses import AdaptiveKL, FixedKL
+from workers.rl.losses import AdaptiveKL, FixedKL, gae, last_token_index, shaped_rewards
 from workers.rl.masked import RunningMoments
 
 
