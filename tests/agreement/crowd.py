@@ -105,16 +105,14 @@ def votes_write(project: Project, rows: Iterable[dict[str, Any]]) -> None:
         [
             Vote(
                 project=project,
-                comparison=slot.comparison,
+                comparison_id=slot.task_id,
                 slot=slot,
                 annotator=row["who"],
                 choice=row["choice"],
-                chosen={"a": slot.comparison.response_a, "b": slot.comparison.response_b}.get(
-                    row["choice"]
-                ),
+                chosen={"a": slot.task.response_a, "b": slot.task.response_b}.get(row["choice"]),
                 left_is=row.get("left_is", ""),
                 active_ms=row.get("active_ms"),
-                idempotency_key=f"{slot.comparison.pk}",
+                idempotency_key=f"{slot.task.pk}",
                 cast_at=row.get("cast_at", moment),
             )
             for row, slot in zip(rows, slots, strict=True)

@@ -103,7 +103,7 @@ def test_a_hidden_repeat_is_compared_with_the_vote_it_repeats(project: Project, 
 
 def test_only_places_that_decide_count_as_work(project: Project) -> None:
     crowd_write(project, [["a", "a", "b"]] * 4)
-    Slot.objects.filter(comparison__in=Comparison.objects.all()[:1]).update(kind="former")
+    Slot.objects.filter(task__in=Comparison.objects.all()[:1]).update(kind="former")
     annotator_reports_refresh(project=project)
     assert set(AnnotatorReport.objects.values_list("n_votes", flat=True)) == {3}
 

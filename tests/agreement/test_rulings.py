@@ -38,7 +38,7 @@ def decision(pair: Comparison) -> tuple[str, str, str]:
 
 
 def places(pair: Comparison) -> Counter[tuple[str, str]]:
-    return Counter(Slot.objects.filter(comparison=pair).values_list("kind", "state"))
+    return Counter(Slot.objects.filter(task=pair).values_list("kind", "state"))
 
 
 def test_adjudicating_settles_a_comparison_and_keeps_its_votes(

@@ -21,7 +21,7 @@ MOST_BEHIND = 10
 LAST_ANSWERS = 50  # from which a person's pace is
 
 _TO_GO = """
-select count(*) from labeling_slot s join labeling_comparison c on c.id = s.comparison_id
+select count(*) from labeling_slot s join labeling_comparison c on c.id = s.task_id
 where s.project_id = %(project)s and s.state in ('free', 'leased')
   and s.kind in ('regular', 'gold') and c.state = 'open'
 """
