@@ -45,13 +45,16 @@ class Intervals:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bars:
     """A horizontal bar per row, of one or several parts, as long as their sum: (label, amounts).
-    `parts` names the parts; `said` is what stands behind a bar, its sum where there is none."""
+    `parts` names the parts; `said` is what stands behind a bar, its sum where there is none;
+    `reference` is a line across all bars."""
 
     title: str
     rows: tuple[tuple[str, tuple[float, ...]], ...]
     parts: tuple[str, ...] = ()
     unit: str = "count"  # count, share or number
     said: tuple[str, ...] = ()
+    reference: float | None = None
+    reference_label: str = ""
     note: str = ""
     kind: str = "bars"
 
@@ -73,7 +76,8 @@ class Histogram:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
     """One line of a curve; `low` and `high` are its interval, empty where there is none. None in
-    `y` is a gap. `marked` are points at which something was found."""
+    `y` is a gap. `marked` are points at which something was found; `behind` is a thin line behind
+    the others, without a legend or a table of its own."""
 
     label: str
     x: tuple[float, ...]
@@ -82,6 +86,7 @@ class Series:
     high: tuple[float | None, ...] = ()
     points: bool = False  # measured points rather than a line
     marked: tuple[bool, ...] = ()
+    behind: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +102,7 @@ class Curve:
     log_x: bool = False
     x_unit: str = "number"  # number or time
     x_range: tuple[float, ...] = ()  # (first, last), so that several curves share an axis
+    y_range: tuple[float, ...] = ()  # (least, greatest) that is drawn; intervals may leave it
     x_names: tuple[tuple[float, str], ...] = ()  # what stands on the axis, where x only counts
     y_unit: str = "number"  # number or share
     reference: float | None = None  # a line across

@@ -53,10 +53,10 @@ def label_cost(
         raise ValueError("votes, kept pairs and the price of a vote cannot be negative")
     if not 0 <= timed <= n_votes or active_seconds < 0:
         raise ValueError(f"{timed} votes cannot have a known time of {n_votes}")
-    seconds = Quantity(None, "the active time of no vote is known")
+    seconds = Quantity(None, "no_times")
     if timed:
         seconds = Quantity(active_seconds / timed * n_votes)
-    money = Quantity(None, "no price of a vote is stated")
+    money = Quantity(None, "no_price")
     if vote_price:
         money = Quantity(vote_price * n_votes)
     return LabelCost(
@@ -77,5 +77,5 @@ def _per(whole: Quantity, n_kept: int) -> Quantity:
     if whole.value is None:
         return whole
     if not n_kept:
-        return Quantity(None, "no pair is kept yet")
+        return Quantity(None, "none_kept")
     return Quantity(whole.value / n_kept)

@@ -9,7 +9,8 @@ LONGEST_DAYS = 365.0
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """per_day: votes a day; days: until none is left. Each None with `why_not`."""
+    """per_day: votes a day; days: until none is left. Each None with `why_not`: no_votes,
+    few_votes, nothing_wanted or too_far."""
 
     per_day: float | None
     days: float | None
@@ -29,13 +30,13 @@ def forecast(to_go: int, recent: int, days_since_first: float) -> Forecast:
     if recent < 0 or to_go < 0:
         raise ValueError(f"votes are counted from 0: {to_go}, {recent}")
     if recent == 0:
-        return Forecast(None, None, f"nobody has voted in the last {WINDOW_DAYS:.0f} days")
+        return Forecast(None, None, "no_votes")
     if recent < LEAST_VOTES:
-        return Forecast(None, None, f"{recent} votes in the last days are too few")
+        return Forecast(None, None, "few_votes")
     per_day = recent / max(1.0, days_since_first)
     if not to_go:
-        return Forecast(per_day, None, "no vote is wanted")
+        return Forecast(per_day, None, "nothing_wanted")
     days = to_go / per_day
     if days > LONGEST_DAYS:
-        return Forecast(per_day, None, "more than a year at this pace")
+        return Forecast(per_day, None, "too_far")
     return Forecast(per_day, days)

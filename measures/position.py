@@ -60,11 +60,6 @@ class PositionBias:
     undefined: str | None = None
     no_interval: str | None = None
 
-    @property
-    def sentence(self) -> str:
-        """How to read it, in words."""
-        return _sentence(self)
-
 
 @dataclass(frozen=True, slots=True)
 class _Flips:
@@ -209,33 +204,3 @@ def _without(reason: str, **fields: Any) -> PositionBias:
         p=None,
         undefined=reason,
     )
-
-
-def _sentence(bias: PositionBias) -> str:
-    rate = bias.left_rate
-    if rate.value is None or rate.low is None or rate.high is None:
-        return "Nothing is known about sides: no vote chose a side whose place is known."
-    told = (
-        f"{_percent(rate.value)} of {bias.n:,} choices fell on the left answer "
-        f"({_percent(rate.low)} to {_percent(rate.high)})"
-    )
-    if bias.value is None:
-        return (
-            f"{told}; sides are drawn at random, so half is expected. "
-            f"The pull itself is not known: {bias.undefined}."
-        )
-    if bias.low is None or bias.high is None:
-        return f"{told}. How strong the pull is cannot be said yet: {bias.no_interval}."
-    chance = (
-        "of two equally good answers the left one is chosen in "
-        f"{_percent(bias.value)} ({_percent(bias.low)} to {_percent(bias.high)})"
-    )
-    if bias.low <= 0.5 <= bias.high:
-        return f"No pull to a side is shown: {chance}. {told}."
-    side = "left" if bias.value > 0.5 else "right"
-    size = " The pull is small." if abs(bias.value - 0.5) < SMALL else ""
-    return f"A pull to the {side}: {chance}.{size} {told}."
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"

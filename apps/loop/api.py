@@ -12,6 +12,9 @@ from apps.accounts.identity import membership_get
 from apps.accounts.models import Membership, Role
 from apps.accounts.permissions import project_for
 from apps.accounts.screens import AuditLine
+from apps.labeling.models import Choice, Vote
+from apps.labeling.services import LABELERS
+from apps.labeling.texts import excerpt
 from apps.loop import screens
 
 router = Router(tags=["overview"])
@@ -57,6 +60,39 @@ class OwnOut(Schema):
     agreement_low: float | None
     agreement_high: float | None
     agreement_pairs: int
+
+
+class AttemptOut(Schema):
+    """A finished attempt at the qualification."""
+
+    number: int
+    state: str = Field(description="passed, failed")
+    right: int
+    pairs: int
+    finished_at: datetime | None
+
+
+class GoldOut(Schema):
+    """A pair of your queue whose answer is known. Sides as the pair was shown to you."""
+
+    vote: int
+    at: datetime
+    prompt: str = Field(description="how it begins")
+    yours: str = Field(description="left, right, tie, both_bad")
+    known: str = Field(description="left, right, tie, both_bad")
+    explanation: str = Field(description="Markdown")
+
+
+class OwnResultsOut(Schema):
+    """Your labeling, your practice, and your gold pairs where the project shows them."""
+
+    own: OwnOut
+    attempts: list[AttemptOut] = Field(description="newest first")
+    shows_gold: bool
+    gold_right: int
+    gold_count: int
+    gold: list[GoldOut] = Field(description="a day old or older, newest first")
+    after: int | None = Field(description="send it as `after` for the next page; null at the end")
 
 
 class LiveRunOut(Schema):
@@ -143,7 +179,7 @@ def _progress(shown: screens.Progress, role: str) -> ProgressOut:
         comparisons=dict(work.states),
         per_day=shown.forecast.per_day,
         finish=shown.finish,
-        no_forecast=shown.forecast.why_not,
+        no_forecast=shown.no_forecast,
         people=work.people,
         share=work.share,
         behind=[BehindOut(username=one.username, n=one.n, behind=one.behind) for one in work.behind]
@@ -164,6 +200,61 @@ def _own(own: screens.Own) -> OwnOut:
         agreement_low=own.agreement.low,
         agreement_high=own.agreement.high,
         agreement_pairs=own.agreement.n,
+    )
+
+
+@router.get(
+    "/projects/{slug}/progress",
+    auth=needs("read"),
+    response=OwnResultsOut,
+    summary="How you do yourself: pace, agreement, practice, gold",
+    tags=["labeling"],
+)
+def progress(
+    request: HttpRequest,
+    slug: str,
+    after: int = Query(0, ge=0, le=2**31, description="how many gold pairs to pass over"),
+    limit: int = Query(50, ge=1, le=500),
+) -> OwnResultsOut:
+    """For whoever labels. Gold only where the project's setting `show_gold` is on."""
+    project_for(request.user, slug, LABELERS)
+    found = screens.results_of(_membership(request, slug))
+    gold = found.gold
+    count = 0 if gold is None else gold.count()
+    shown = [] if gold is None else [_gold(vote) for vote in gold[after : after + limit]]
+    return OwnResultsOut(
+        own=_own(found.own),
+        attempts=[
+            AttemptOut(
+                number=one.number,
+                state=one.state,
+                right=one.n_right,
+                pairs=one.n_pairs,
+                finished_at=one.finished_at,
+            )
+            for one in found.attempts
+        ],
+        shows_gold=gold is not None,
+        gold_right=found.n_right,
+        gold_count=count,
+        gold=shown,
+        after=after + limit if after + limit < count else None,
+    )
+
+
+_SIDES = {Choice.A: "left", Choice.B: "right"}
+
+
+def _gold(vote: Vote) -> GoldOut:
+    asked = vote.comparison
+    yours, known = (Choice.as_seen(choice, vote.left_is) for choice in (vote.choice, asked.gold))
+    return GoldOut(
+        vote=vote.pk,
+        at=vote.cast_at,
+        prompt=excerpt(asked.prompt.messages),
+        yours=_SIDES.get(yours, str(yours)),
+        known=_SIDES.get(known, str(known)),
+        explanation=asked.gold_explanation,
     )
 
 

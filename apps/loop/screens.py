@@ -5,22 +5,25 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.core.cache import cache
+from django.db.models import F, QuerySet
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.functional import Promise
 
 from apps.accounts.models import AuditEvent, Membership, Project, Role, User
 from apps.accounts.screens import AuditLine, audit_lines
-from apps.accounts.selectors import notices_of, notices_seen_by
+from apps.accounts.selectors import invitations_open, notices_of, notices_seen_by
 from apps.agreement.selectors.annotators import LEAST_SHARED, own_agreement, reports_list
 from apps.agreement.selectors.audits import MOST_DUE, audits_due
 from apps.evaluation.selectors.models import reward_models
-from apps.labeling.models import Choice, Vote
+from apps.labeling.models import Choice, QualificationAttempt, Vote
 from apps.labeling.rendering import text_html
 from apps.labeling.screens.annotators import readers_of
 from apps.labeling.screens.work import ProjectWork, project_work
+from apps.labeling.selectors import settings_get
 from apps.labeling.selectors.comments import questions_open
 from apps.labeling.selectors.forecast import Work, minutes_per_ten, votes_since, work_of
+from apps.labeling.selectors.own import attempts_of, gold_of
 from apps.labeling.services import LABELERS
 from apps.labeling.texts import excerpt
 from apps.monitoring.models import Incident
@@ -31,7 +34,7 @@ from apps.training.display import RunProgress, progress
 from apps.training.models import Checkpoint, Run, RunAttempt
 from apps.training.selectors.queueing import queue_words
 from measures.estimate import Interval
-from measures.pace import Forecast, forecast
+from measures.pace import WINDOW_DAYS, Forecast, forecast
 
 _STAFF = frozenset({Role.ENGINEER, Role.ADMIN})
 _JUDGES = frozenset({Role.REVIEWER, Role.ADMIN})
@@ -215,13 +218,27 @@ def bell_count(project: Project, user: User, role: str) -> int:
 # The sections. A role has its own; admins have those of reviewers and engineers too.
 
 
+_NO_FORECAST = {
+    "": "",
+    "no_votes": f"nobody has voted in the last {WINDOW_DAYS:.0f} days",
+    "few_votes": "the votes of the last days are too few",
+    "nothing_wanted": "no vote is wanted",
+    "too_far": "more than a year at this pace",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the votes are; `finish` is when they are all in, at the pace of `forecast`."""
+    """How far the votes are; `finish` is when they are all in, at the pace of `forecast`;
+    `no_forecast` why there is no date."""
 
     work: Work
     forecast: Forecast
     finish: datetime | None
+
+    @property
+    def no_forecast(self) -> str:
+        return _NO_FORECAST[self.forecast.why_not]
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +291,9 @@ class Overview:
     own: Own | None
     engineering: Engineering | None
     events: Sequence[AuditLine]
+    invited: int = (
+        0  # invitations that nobody has taken yet; for admins of a project without people
+    )
 
 
 def overview_of(membership: Membership) -> Overview:
@@ -286,6 +306,7 @@ def overview_of(membership: Membership) -> Overview:
         own=own_of(membership, work) if _labels(membership, work) else None,
         engineering=_engineering(project) if role in _STAFF else None,
         events=_events(project) if role == Role.ADMIN else (),
+        invited=invitations_open(project).count() if role == Role.ADMIN and not work.people else 0,
     )
 
 
@@ -332,6 +353,29 @@ class Gold:
     @property
     def is_right(self) -> bool:
         return self.vote.choice == self.vote.comparison.gold
+
+
+@dataclass(frozen=True, slots=True)
+class OwnResults:
+    """What one labeler may know of their own work. gold: newest first, whose number right is
+    `n_right`; None where the project does not show it."""
+
+    own: Own
+    attempts: QuerySet[QualificationAttempt]
+    gold: QuerySet[Vote] | None
+    n_right: int
+
+
+def results_of(membership: Membership) -> OwnResults:
+    project, user = membership.project, membership.user
+    shows = settings_get(project=project).show_gold
+    gold = gold_of(project=project, user=user) if shows else None
+    return OwnResults(
+        own=own_of(membership, work_of(project)),
+        attempts=attempts_of(project=project, user=user),
+        gold=gold,
+        n_right=0 if gold is None else gold.filter(choice=F("comparison__gold")).count(),
+    )
 
 
 def gold_shown(vote: Vote) -> Gold:

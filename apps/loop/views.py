@@ -2,7 +2,6 @@
 
 from django.conf import settings
 from django.core.paginator import Paginator
-from django.db.models import F
 from django.http import HttpResponse
 from django.shortcuts import render
 from django.utils import translation
@@ -12,9 +11,6 @@ from django.views.decorators.http import require_safe
 from apps.accounts import selectors as accounts
 from apps.accounts.permissions import ANNOTATOR, EVERYONE, project_page
 from apps.common.http import Request
-from apps.labeling.selectors import settings_get
-from apps.labeling.selectors.forecast import work_of
-from apps.labeling.selectors.own import attempts_of, gold_of
 from apps.labeling.services import LABELERS
 from apps.loop import screens
 from apps.loop.services import bell_seen
@@ -44,17 +40,15 @@ def overview(request: Request) -> HttpResponse:
 @project_page(LABELERS)
 def progress(request: Request) -> HttpResponse:
     """How one does oneself: pace, agreement, practice, and gold pairs where the project says so."""
-    project, user = request.project, request.user
-    gold = gold_of(project=project, user=user)
-    shows_gold = settings_get(project=project).show_gold
-    page = Paginator(gold, PER_PAGE).get_page(request.GET.get("page"))
-    page.object_list = [screens.gold_shown(vote) for vote in page.object_list] if shows_gold else []
+    found = screens.results_of(request.membership)
+    page = Paginator(found.gold or (), PER_PAGE).get_page(request.GET.get("page"))
+    page.object_list = [screens.gold_shown(vote) for vote in page.object_list]
     context = {
-        "own": screens.own_of(request.membership, work_of(project)),
-        "attempts": attempts_of(project=project, user=user),
-        "shows_gold": shows_gold,
+        "own": found.own,
+        "attempts": found.attempts,
+        "shows_gold": found.gold is not None,
         "gold": page,
-        "gold_right": gold.filter(choice=F("comparison__gold")).count() if shows_gold else 0,
+        "gold_right": found.n_right,
         "page_title": gettext("My progress"),
         "nav": "answers",
     }

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from apps.common.numbers import percent
+from apps.common.numbers import share as measured
 from apps.snapshots.assembling.deciding import NO_VOTES
 from apps.snapshots.assembling.losses import Loss
 from apps.snapshots.models import Snapshot
@@ -86,12 +88,12 @@ def tiles(counts: Mapping[str, Any]) -> list[DatasetTile]:
         DatasetTile(
             "Kept",
             f"{counts['kept']:,}",
-            _percent(share),
+            measured(share),
             f"of {counts['comparisons']:,} comparisons",
         ),
         DatasetTile(
             "Accepted by chance (random voters)",
-            _percent(chance) or "—",
+            measured(chance),
             "",
             "of the same comparisons",
         ),
@@ -286,13 +288,13 @@ def recipe_facts(recipe: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Held-out groups", ", ".join(recipe["heldout_groups"]) or "none"),
         (
             "Held-out annotators",
-            f"{_percent(recipe['heldout_annotators'])} of people, by hash"
+            f"{percent(recipe['heldout_annotators'])} of people, by hash"
             if recipe["heldout_annotators"]
             else "nobody",
         ),
         (
             "Splits",
-            ", ".join(f"{k} {_percent(v)}" for k, v in in_order(recipe["splits"]).items() if v),
+            ", ".join(f"{k} {percent(v)}" for k, v in in_order(recipe["splits"]).items() if v),
         ),
         ("Split by", recipe["split_by"]),
         ("Near-duplicates", _near(recipe)),
@@ -333,7 +335,7 @@ def _near(recipe: Mapping[str, Any]) -> str:
     if "near_duplicates" not in recipe:
         return ""
     what = "joined" if recipe["near_duplicates"] == "join" else "refused across splits"
-    return f"{what}, from {_percent(recipe['duplicate_similarity'])} alike"
+    return f"{what}, from {percent(recipe['duplicate_similarity'])} alike"
 
 
 def _weights(recipe: Mapping[str, Any]) -> str:
@@ -349,7 +351,3 @@ def _weights(recipe: Mapping[str, Any]) -> str:
     if not said:
         return "all the same"
     return f"{', '.join(said)}; at most {recipe['weight_cap']:g} times the mean"
-
-
-def _percent(share: float | None) -> str:
-    return "" if share is None else f"{100 * share:.3g} %"

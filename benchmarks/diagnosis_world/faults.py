@@ -7,7 +7,7 @@ from typing import Any
 from benchmarks.diagnosis_world import planting, rewards
 from benchmarks.diagnosis_world.planting import Plant
 
-HEALTHY, SHORT = "healthy", "short"
+HEALTHY = "healthy"
 FIRST = 1  # the first step of a run
 STEPS = 50  # of a run
 LATE = 20  # the step from which faults that come while a run goes well are planted
@@ -54,7 +54,6 @@ PPO: Mapping[str, Any] = {
     "keep_rollouts": 100_000,  # all of them: gold is asked about them afterwards
     "reward_check": "off",  # it would refuse half of these runs before their first step
 }
-SHORT_PPO: Mapping[str, Any] = {"steps": 12, "eval_every": 6, "eval_prompts": 8}
 
 
 def _rate(factor: float) -> dict[str, float]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from benchmarks.diagnosis_world.faults import HEALTHY, SHORT, STEPS
+from benchmarks.diagnosis_world.faults import HEALTHY, STEPS
 from benchmarks.diagnosis_world.records import Record
 from benchmarks.diagnosis_world.replaying import alerts_of, evidence_of
 from measures.estimate import Interval
@@ -106,7 +106,6 @@ def summary(outcomes: Sequence[Outcome]) -> dict[str, Interval]:
     """The figures of SPEC F10, as shares with Wilson's intervals."""
     every, found = faulty(outcomes), [one for one in faulty(outcomes) if one.found]
     healthy = [one for one in outcomes if one.record.fault == HEALTHY]
-    short = [one for one in outcomes if one.record.fault == SHORT]
     return {
         "faults found": share(every, lambda one: one.found),
         "contracts found in 3 updates": share(
@@ -119,7 +118,6 @@ def summary(outcomes: Sequence[Outcome]) -> dict[str, Interval]:
         "right link among two": share(every, lambda one: one.named(2)),
         "right link first, of those found": share(found, lambda one: one.named(1)),
         "healthy runs with a finding": share(healthy, lambda one: one.found),
-        "short healthy runs with a finding": share(short, lambda one: one.found),
     }
 
 

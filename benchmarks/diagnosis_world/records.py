@@ -24,7 +24,6 @@ class Record:
     shape: str
     seed: int
     config: dict[str, Any]
-    repeat: int = 0
     curves: dict[str, list[Point]] = field(default_factory=dict)
     evidence: list[dict[str, Any]] = field(default_factory=list)
     alerts: list[dict[str, Any]] = field(default_factory=list)
@@ -36,8 +35,7 @@ class Record:
 
     @property
     def name(self) -> str:
-        again = f"-{self.repeat}" if self.repeat else ""
-        return f"{self.fault}-{self.shape}-{self.seed}{again}"
+        return f"{self.fault}-{self.shape}-{self.seed}"
 
     @property
     def last_step(self) -> int:

@@ -12,15 +12,13 @@ from statistics import fmean
 from typing import Any
 from unittest.mock import patch
 
-from benchmarks.diagnosis_world.faults import FAULTS, HEALTHY, PPO, SHORT, SHORT_PPO, Fault
+from benchmarks.diagnosis_world.faults import FAULTS, HEALTHY, PPO, Fault
 from benchmarks.diagnosis_world.language import Question
 from benchmarks.diagnosis_world.models import SHAPES
 from benchmarks.diagnosis_world.records import Record, stored, write
 from benchmarks.diagnosis_world.seeds import (
     FINAL_HEALTHY,
     FINAL_SEEDS,
-    SHORT_REPEATS,
-    SHORT_RUNS,
     TUNING_HEALTHY,
     TUNING_SEEDS,
 )
@@ -36,7 +34,6 @@ from workers.rules.choices import guardrails_of
 GOLD_WINDOW = 5  # steps at either end of a run whose answers make its hidden gold
 WATCHED = {rule.name: "warn" for rule in guardrails_of("ppo") if "warn" in rule.actions}
 _NONE = Fault(HEALTHY, "", "nothing is wrong")
-_BRIEF = Fault(SHORT, "", "nothing is wrong, in a short run", config=SHORT_PPO)
 INPUTS = {
     "sft": "sft",
     "prompts": "prompts",
@@ -51,11 +48,10 @@ class Job:
     fault: Fault
     shape: str
     seed: int
-    repeat: int = 0
 
     @property
     def name(self) -> str:
-        return Record(self.fault.name, "", False, 0, self.shape, self.seed, {}, self.repeat).name
+        return Record(self.fault.name, "", False, 0, self.shape, self.seed, {}).name
 
 
 def jobs(which: str) -> list[Job]:
@@ -66,23 +62,11 @@ def jobs(which: str) -> list[Job]:
     by_contract = sorted(FAULTS.values(), key=lambda fault: not fault.contract)
     ordered: list[Job] = []
     rest = iter([Job(_NONE, shape, seed) for seed in healthy for shape in SHAPES])
-    brief = iter(_short(which, seeds, healthy))
     per_seed = -(-len(healthy) * len(SHAPES) // len(seeds))
     for seed in seeds:
         ordered += [Job(fault, shape, seed) for fault in by_contract for shape in SHAPES]
         ordered += itertools.islice(rest, per_seed)
-        ordered += itertools.islice(brief, SHORT_RUNS // len(seeds) + 1)
-    return [*ordered, *rest, *brief]
-
-
-def _short(which: str, seeds: Sequence[int], healthy: Sequence[int]) -> list[Job]:
-    every = [
-        Job(_BRIEF, shape, seed, repeat)
-        for repeat in range(SHORT_REPEATS[which])
-        for seed in dict.fromkeys((*seeds, *healthy))
-        for shape in SHAPES
-    ]
-    return every[:SHORT_RUNS]
+    return [*ordered, *rest]
 
 
 def run_all(which: str, root: Path, **only: Sequence[object]) -> None:
@@ -108,7 +92,7 @@ def run(world: World, job: Job) -> Record:
     began, cpu = time.monotonic(), time.process_time()
     with brisk(), fault.plant(world) if fault.plant else nullcontext():
         outcome = world.shop.run(
-            name, "ppo", config, seed=derive_seed(job.seed, "ppo", job.repeat), **inputs
+            name, "ppo", config, seed=derive_seed(job.seed, "ppo", 0), **inputs
         )
     cpu_s, wall_s = time.process_time() - cpu, time.monotonic() - began
     record = Record(
@@ -119,7 +103,6 @@ def run(world: World, job: Job) -> Record:
         shape=job.shape,
         seed=job.seed,
         config=config,
-        repeat=job.repeat,
         curves={metric: sorted(points.items()) for metric, points in outcome.curves.items()},
         evidence=[asdict(event) for event in outcome.all(Evidence)],
         alerts=[asdict(event) for event in outcome.all(Alert)],

@@ -19,14 +19,13 @@ from measures.agreement.pairs import (
     pair_counts,
     pair_votes,
 )
-from measures.agreement.reading import Level, Reading, count_matrix, reading
+from measures.agreement.reading import Level, count_matrix, reading
 
 __all__ = [
     "LEAST_COMMON",
     "Clustering",
     "Level",
     "MeanKappa",
-    "Reading",
     "clustering",
     "cohen_kappa",
     "count_matrix",

@@ -1,4 +1,4 @@
-"""How to read an agreement estimate: a level for alarms and a sentence for people.
+"""How to read an agreement estimate: a level for alarms.
 
 The textbook mark for content analysis, alpha ≥ 0.667, is not used: people may differ on what they
 prefer and both be right. For two-way votes on randomised sides alpha ≈ 2a − 1, so the 63–77 % that
@@ -6,7 +6,6 @@ published preference projects report is an alpha of about 0.26–0.54. What is j
 interval is on the wrong side of a line that means something: 60 % agreement, and chance.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
@@ -98,98 +97,25 @@ class Level(StrEnum):
     NO_ALARM = "no_alarm"
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """What an estimate says; `str()` gives the sentence."""
-
-    level: Level
-    sentence: str
-
-    def __str__(self) -> str:
-        return self.sentence
-
-
-def reading(estimate: Estimate) -> Reading:
+def reading(estimate: Estimate) -> Level:
     """Read an estimate.
 
     Percent agreement: BAD when the upper bound is under 0.6, UNSURE when the interval contains
     0.6. Chance-corrected statistics: CRITICAL when the interval contains 0 or lies under it.
-    TOO_FEW under 30 comparisons, or when the interval is too wide to tell. UNDEFINED with its
-    reason; UNSURE where there is a value but no interval.
+    TOO_FEW under 30 comparisons, or when the interval is too wide to tell. UNDEFINED without a
+    value; UNSURE where there is a value but no interval.
     """
-    name = _capitalised(estimate.statistic)
     if estimate.value is None:
-        return Reading(Level.UNDEFINED, f"{name} is undefined: {estimate.undefined}.")
+        return Level.UNDEFINED
     if estimate.n_items < LEAST_ITEMS:
-        return Reading(
-            Level.TOO_FEW,
-            f"Too few to say: {estimate.n_items} of the {LEAST_ITEMS} comparisons with two or more "
-            f"votes that {estimate.statistic} needs.",
-        )
-    if estimate.low is None or estimate.high is None:
-        value = _number(estimate.statistic, estimate.value)
-        return Reading(
-            Level.UNSURE, f"{name} is {value}, without an interval: {estimate.no_interval}."
-        )
+        return Level.TOO_FEW
+    low, high = estimate.low, estimate.high
+    if low is None or high is None:
+        return Level.UNSURE
     if estimate.statistic is Statistic.PERCENT_AGREEMENT:
-        return _percent(estimate, estimate.low, estimate.high)
-    return _beyond_chance(estimate, name, estimate.low, estimate.high)
-
-
-def _percent(estimate: Estimate, low: float, high: float) -> Reading:
-    seen = f"Two votes on the same comparison agree in {_with_interval(estimate, low, high)}"
-    if high < LEAST_AGREEMENT:
-        return Reading(
-            Level.BAD,
-            f"{seen}: bad, the whole interval is under 60 %. Clean the data or the guideline "
-            "before training on these votes.",
-        )
-    if low < LEAST_AGREEMENT:
-        return Reading(Level.UNSURE, f"{seen}: the interval contains 60 %, so it may be bad.")
-    return Reading(Level.NO_ALARM, f"{seen}: the whole interval is at or above 60 %.")
-
-
-def _beyond_chance(estimate: Estimate, name: str, low: float, high: float) -> Reading:
-    seen = f"{name} is {_with_interval(estimate, low, high)}"
-    if high < 0:
-        return Reading(
-            Level.CRITICAL,
-            f"{seen}: under 0, people disagree more than chance would. Look for two readings of "
-            "the guideline.",
-        )
+        if high < LEAST_AGREEMENT:
+            return Level.BAD
+        return Level.UNSURE if low < LEAST_AGREEMENT else Level.NO_ALARM
     if low > 0:
-        return Reading(
-            Level.NO_ALARM,
-            f"{seen}: better than chance. Preferences are not held to the textbook 0.667, because "
-            "people may differ and both be right.",
-        )
-    if high - low > WIDEST_TELLING:
-        return Reading(
-            Level.TOO_FEW, f"Too few to say: {_lower_first(seen)}, too wide to tell from chance."
-        )
-    return Reading(
-        Level.CRITICAL,
-        f"{seen}: critical, these votes cannot be told from random ones. Do not train on them.",
-    )
-
-
-def _with_interval(estimate: Estimate, low: float, high: float) -> str:
-    value = _number(estimate.statistic, estimate.value)
-    bounds = f"{_number(estimate.statistic, low)} to {_number(estimate.statistic, high)}"
-    return f"{value} (95 % interval {bounds}; {estimate.n_items} comparisons)"
-
-
-def _number(statistic: Statistic, value: float | None) -> str:
-    if value is None:
-        return "undefined"
-    if statistic is Statistic.PERCENT_AGREEMENT:
-        return f"{100 * value:.1f} %"
-    return f"{value:.2f}".replace("-", "−")
-
-
-def _capitalised(text: str) -> str:
-    return text[0].upper() + text[1:]
-
-
-def _lower_first(text: str) -> str:
-    return text[0].lower() + text[1:] if text.startswith("Percent") else text
+        return Level.NO_ALARM
+    return Level.TOO_FEW if high >= 0 and high - low > WIDEST_TELLING else Level.CRITICAL

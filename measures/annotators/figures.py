@@ -133,7 +133,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """Everybody's figures as arrays over people; `measures.annotators.report` words them.
+    """Everybody's figures as arrays over people; `apps.agreement.reports` words them.
 
     left, fast, gold: counts. gold_others: share of the others that are right on the same gold
     pairs. same, kept_side: of two-sided repeats, how many got the same answer again, and how many

@@ -29,12 +29,16 @@ MUCH_OVERRULED = 0.05
 # Known answers from which they are asked whether posteriors are probabilities.
 LEAST_GOLD = 20
 
-WORDS = {
-    "votes": "counting votes",
-    "one_coin": "one-coin Dawid–Skene",
-    "dawid_skene": "Dawid–Skene",
-    "mace": "MACE",
-}
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Of n items with a known answer: mean probability claimed, share right, its interval."""
+
+    claimed: float
+    right: float
+    low: float
+    high: float
+    n: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,25 +46,28 @@ class Comparison:
     """All models beside each other on the same votes.
 
     fits, checks: by method. method: the recommended one, "votes" (counting) or one of `METHODS`;
-    reason: one sentence. trusted: whether the posteriors of the recommended model may be read as
-    probabilities: True where known answers bear them out, False where these contradict, or the
-    model's own check fails, or votes are counted; None where the check passes and nothing is known
-    of the truth. Predicting votes is not being right: a crowd that errs together is predicted well.
-    trust: that as a sentence. proposed: worth proposing to an admin who counts votes now: the check
-    passes and known answers do not find it over-confident, from 500 votes on. overruled: share of
-    items with a lead of two votes or more that the recommended model decides otherwise, None for
-    counting. caution: a sentence where that is much, else None.
+    lead: nats by which it is ahead of `INCUMBENT`, where it is another model. trusted: whether the
+    posteriors of the recommended model may be read as probabilities: True where known answers bear
+    them out, False where these contradict, or the model's own check fails, or votes are counted;
+    None where the check passes and nothing is known of the truth. Predicting votes is not being
+    right: a crowd that errs together is predicted well. known: what it claims of known answers,
+    None under `LEAST_GOLD` of them. proposed: worth proposing to an admin who counts votes now: the
+    check passes and known answers do not find it over-confident, from 500 votes on. overruled:
+    share of items with a lead of two votes or more that it decides otherwise, None for counting.
     """
 
     fits: dict[str, Fit]
     checks: dict[str, Check]
     method: str
-    reason: str
+    lead: float | None
     trusted: bool | None
-    trust: str
+    known: Known | None
     proposed: bool
     overruled: float | None
-    caution: str | None
+
+    @property
+    def overrules_much(self) -> bool:
+        return self.overruled is not None and self.overruled > MUCH_OVERRULED
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +79,6 @@ class Recommended:
     winner: Labels
     posteriors: Floats
     method: str
-    reason: str
 
 
 def compare(votes: Votes, *, golds: Ints | None = None) -> Comparison:
@@ -83,22 +89,20 @@ def compare(votes: Votes, *, golds: Ints | None = None) -> Comparison:
     """
     fits = {method: fit(method, votes) for method in METHODS}
     checks = {method: leave_one_vote_out(made, votes) for method, made in fits.items()}
-    method, reason = _chosen(checks)
+    method, lead = _chosen(checks)
     overruled = None if method == COUNTING else _overruled(fits[method], votes)
     passed = method != COUNTING and checks[method].calibrated
     known = None if method == COUNTING else _known(fits[method], votes, golds)
     over = known is not None and known.claimed > known.high
-    trusted, trust = _trust(method, passed, known)
     return Comparison(
         fits=fits,
         checks=checks,
         method=method,
-        reason=reason,
-        trusted=trusted,
-        trust=trust,
+        lead=lead,
+        trusted=_trusted(method, passed, known),
+        known=known,
         proposed=passed and not over and len(votes) >= LEAST_PROPOSED,
         overruled=overruled,
-        caution=_caution(method, overruled),
     )
 
 
@@ -107,21 +111,18 @@ def recommended(votes: Votes, comparison: Comparison | None = None) -> Recommend
     found = compare(votes) if comparison is None else comparison
     if found.method == COUNTING:
         by_count = majority(votes)
-        return Recommended(by_count.winner, by_count.shares, COUNTING, found.reason)
+        return Recommended(by_count.winner, by_count.shares, COUNTING)
     posteriors = found.fits[found.method].posteriors
     empty = np.bincount(votes.items, minlength=votes.n_items) == 0
     winner = np.where(empty, -1, winners(posteriors)).astype(np.int8)
-    return Recommended(winner, posteriors, found.method, found.reason)
+    return Recommended(winner, posteriors, found.method)
 
 
-def _chosen(checks: dict[str, Check]) -> tuple[str, str]:
+def _chosen(checks: dict[str, Check]) -> tuple[str, float | None]:
+    """The method, and by how many nats it is ahead of `INCUMBENT` where it is another model."""
     incumbent = checks[INCUMBENT]
-    n = incumbent.n_votes
-    if n < LEAST_JUDGED or incumbent.gain is None or incumbent.losses is None:
-        return COUNTING, (
-            f"counting votes: {n:,} votes stand beside another on the same comparison, too few to "
-            f"learn who is reliable ({LEAST_JUDGED} are needed)"
-        )
+    if incumbent.n_votes < LEAST_JUDGED or incumbent.gain is None or incumbent.losses is None:
+        return COUNTING, None
     best, lead = INCUMBENT, CLEAR
     for method, check in checks.items():
         if method != INCUMBENT and check.losses is not None and check.items is not None:
@@ -130,33 +131,11 @@ def _chosen(checks: dict[str, Check]) -> tuple[str, str]:
                 best, lead = method, ahead.value
     gain = checks[best].gain
     if gain is None or gain.value <= 0:
-        return COUNTING, (
-            "counting votes: no model of the voters predicts a held-back vote better than counting "
-            f"the others does (n = {n:,} votes)"
-        )
-    why = (
-        f"predicts a held-back vote better than counting, by {gain.value:.3f} nats "
-        f"({gain.low:.3f} to {gain.high:.3f}, n = {n:,} votes), and no other model does so clearly "
-        "better still"
-        if best == INCUMBENT
-        else f"predicts a held-back vote better than {WORDS[INCUMBENT]}, by {lead:.3f} nats, and "
-        f"than counting, by {gain.value:.3f} (n = {n:,} votes)"
-    )
-    return best, f"{WORDS[best]}: it {why}"
+        return COUNTING, None
+    return best, None if best == INCUMBENT else lead
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """Of n items with a known answer: mean probability claimed, share right, its interval."""
-
-    claimed: float
-    right: float
-    low: float
-    high: float
-    n: int
-
-
-def _known(made: Fit, votes: Votes, golds: Ints | None) -> _Known | None:
+def _known(made: Fit, votes: Votes, golds: Ints | None) -> Known | None:
     """None where fewer than `LEAST_GOLD` items with votes have a known answer."""
     if golds is None:
         return None
@@ -169,26 +148,13 @@ def _known(made: Fit, votes: Votes, golds: Ints | None) -> _Known | None:
     seen = wilson(right, n)
     if seen.low is None or seen.high is None:
         return None
-    return _Known(float(posteriors.max(axis=1).mean()), right / n, seen.low, seen.high, n)
+    return Known(float(posteriors.max(axis=1).mean()), right / n, seen.low, seen.high, n)
 
 
-def _trust(method: str, passed: bool, known: _Known | None) -> tuple[bool | None, str]:
-    if method == COUNTING:
-        return False, "shares of votes are no probabilities of being right"
-    if known is not None:
-        inside = known.low <= known.claimed <= known.high
-        seen = (
-            f"it claims {known.claimed:.1%} right where answers are known, and {known.right:.1%} "
-            f"are ({known.low:.1%} to {known.high:.1%}, n = {known.n:,})"
-        )
-        if not inside:
-            return False, f"its posteriors are not probabilities of being right: {seen}"
-        if passed:
-            return True, f"its posteriors may be read as probabilities: {seen}"
-        return False, f"its calibration check did not pass, though {seen}"
-    if passed:
-        return None, "it predicts votes well; how often it is right is not known"
-    return False, "its calibration check did not pass, so its posteriors are not probabilities"
+def _trusted(method: str, passed: bool, known: Known | None) -> bool | None:
+    if method == COUNTING or not passed:
+        return False
+    return None if known is None else known.low <= known.claimed <= known.high
 
 
 def _overruled(made: Fit, votes: Votes) -> float | None:
@@ -198,13 +164,3 @@ def _overruled(made: Fit, votes: Votes) -> float | None:
         return None
     by_count, by_model = majority(votes).winner[clear], winners(made.posteriors)[clear]
     return float((by_count != by_model).mean())
-
-
-def _caution(method: str, overruled: float | None) -> str | None:
-    if overruled is None or overruled <= MUCH_OVERRULED:
-        return None
-    return (
-        f"{WORDS[method]} overrules {overruled:.0%} of the comparisons with a lead of two votes or "
-        "more. A few people who agree with each other may be the experts or a clique: votes cannot "
-        "tell, gold comparisons can"
-    )

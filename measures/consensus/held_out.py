@@ -176,16 +176,15 @@ class Check:
     0 to 2; counted_log_loss, counted_brier: those of counting, (others for c + 1) / (others + K).
     gain: counted_log_loss − log_loss. slope, calibration_error, bars: see
     `measures.consensus.held_out`; spread: see `measures.consensus.held_out`.
-    calibrated: the check passes; sentence: why, or why not. losses, items: (n_votes,) the log loss
-    and the item of each, for comparing models on the same votes. Where there is too little to judge
-    by, the figures are None.
+    fault: what was found against it, one of `FAULTS`; "" where the check passes. losses, items:
+    (n_votes,) the log loss and the item of each, for comparing models on the same votes. Where
+    there is too little to judge by, the figures are None.
     """
 
     method: str
     n_votes: int
     n_items: int
-    calibrated: bool
-    sentence: str
+    fault: str
     log_loss: float | None = None
     brier: float | None = None
     counted_log_loss: float | None = None
@@ -197,6 +196,15 @@ class Check:
     bars: tuple[Bar, ...] = ()
     losses: Floats | None = None
     items: Ints | None = None
+
+    @property
+    def calibrated(self) -> bool:
+        return not self.fault
+
+
+# In the order in which they are looked for. counting: the other votes, counted, predict better;
+# uneven: agreement differs more between items than the model says.
+FAULTS = ("too_few", "counting", "over_confident", "too_timid", "off", "uneven")
 
 
 def leave_one_vote_out(fit: Fit, votes: Votes) -> Check:
@@ -211,14 +219,7 @@ def leave_one_vote_out(fit: Fit, votes: Votes) -> Check:
     judged = judged_votes(votes, MOST_JUDGED)
     n, n_items = len(judged), len(np.unique(votes.items[judged]))
     if n < LEAST_VOTES:
-        return Check(
-            fit.method,
-            n,
-            n_items,
-            False,
-            f"too few to say: {n} votes stand beside another vote on the same comparison, "
-            f"{LEAST_VOTES} are needed",
-        )
+        return Check(fit.method, n, n_items, "too_few")
     found = _predicted_by(fit, cells, judged)
     rival = counted(votes, cells.classes, judged)
     losses, rival_losses = found.log_losses(), rival.log_losses()
@@ -226,13 +227,11 @@ def leave_one_vote_out(fit: Fit, votes: Votes) -> Check:
     stretch = slope(found)
     bars, off = reliability(found)
     spread = dispersion(fit, found.items, votes.annotators[judged], votes.choices[judged])
-    calibrated, sentence = _judged(gain, stretch, off, spread, n)
     return Check(
         fit.method,
         n,
         n_items,
-        calibrated,
-        sentence,
+        _fault(gain, stretch, off, spread),
         log_loss=float(losses.mean()),
         brier=_brier(found),
         counted_log_loss=float(rival_losses.mean()),
@@ -277,43 +276,13 @@ def _brier(found: Predictions) -> float:
     return float(((found.claims**2).sum(axis=1) - 2 * cast + 1).mean())
 
 
-def _judged(
-    gain: Ranged, stretch: Ranged | None, off: Ranged, spread: Ranged | None, n: int
-) -> tuple[bool, str]:
-    votes = f"n = {n:,} votes"
+def _fault(gain: Ranged, stretch: Ranged | None, off: Ranged, spread: Ranged | None) -> str:
     if gain.high < 0:
-        return False, (
-            "not calibrated: counting the other votes predicts a vote better, "
-            f"by {-gain.value:.3f} nats ({votes})"
-        )
+        return "counting"
     if stretch is not None and stretch.high < LEAST_SLOPE:
-        return False, (
-            f"not calibrated: it is over-confident, slope {_span(stretch)} where 1 is right "
-            f"({votes})"
-        )
+        return "over_confident"
     if stretch is not None and stretch.low > MOST_SLOPE:
-        return False, (
-            f"not calibrated: it is too timid, slope {_span(stretch)} where 1 is right ({votes}). "
-            "Annotators differ more than it takes them to"
-        )
+        return "too_timid"
     if off.low > MOST_ERROR:
-        return False, (
-            f"not calibrated: predicted shares of votes are off by {100 * off.value:.1f} points "
-            f"on average ({votes})"
-        )
-    if spread is not None and spread.low > MOST_SPREAD:
-        return False, (
-            f"not calibrated: agreement differs {spread.value:.2f} times as much between "
-            f"comparisons as the model says ({spread.low:.2f} to {spread.high:.2f}, {votes}). "
-            "Comparisons differ in difficulty, or annotators err together"
-        )
-    return True, (
-        f"calibrated: predicted shares of votes hold within {100 * off.value:.1f} points on "
-        f"average, slope {_span(stretch)} ({votes})"
-    )
-
-
-def _span(stretch: Ranged | None) -> str:
-    if stretch is None:
-        return "undefined, since all predictions are even"
-    return f"{stretch.value:.2f}, {stretch.low:.2f} to {stretch.high:.2f}"
+        return "off"
+    return "uneven" if spread is not None and spread.low > MOST_SPREAD else ""

@@ -20,6 +20,35 @@ from measures.blocks import Block, block_from_json, plain_json
 from measures.estimate import Interval
 from measures.intervals import wilson
 
+# What is asked, in the order in which it is read; `apps.evaluation.lines` has the words.
+LINES = (
+    "accuracy",
+    "beats_length",
+    "beats_words",
+    "overfit",
+    "unseen_people",
+    "slices",
+    "label_noise",
+    "calibration",
+    "length_taste",
+    "length_matched",
+    "format_taste",
+    "spurious_words",
+    "prompt_only",
+    "metadata_only",
+    "empty_probes",
+    "praise_probes",
+    "damage_probes",
+    "score_shape",
+    "policy_range",
+    "other_domain",
+    "disagreement",
+    "best_of_n",
+    "precision",
+    "people_rank",
+    "freshness",
+)
+
 
 class Verdict(StrEnum):
     GREEN = "green"
@@ -32,7 +61,7 @@ class Finding:
     """One line. `says` is a sentence with the numbers in it; `figure` the one that decided, where
     there is one; `unit` says how to print it: share or number."""
 
-    line: str  # a key of `measures.trust.lines.LINES`
+    line: str  # one of LINES
     verdict: Verdict
     says: str
     figure: Interval | None = None

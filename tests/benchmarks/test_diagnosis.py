@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.diagnosis_world import rewards, seeds
 from benchmarks.diagnosis_world.articles import articles
-from benchmarks.diagnosis_world.faults import FAULTS, HEALTHY, PPO, SHORT
+from benchmarks.diagnosis_world.faults import FAULTS, HEALTHY, PPO
 from benchmarks.diagnosis_world.judging import Outcome, Said, by_fault, confusion, percent, summary
 from benchmarks.diagnosis_world.language import REFUSAL, Gold, Question, questions
 from benchmarks.diagnosis_world.records import Record, read_all, stored, write
@@ -39,8 +39,8 @@ def test_no_seed_is_both_tuned_on_and_reported() -> None:
 def test_the_final_set_is_as_large_as_it_was_promised() -> None:
     planned = jobs("final")
     names = [job.fault.name for job in planned]
-    assert all(names.count(name) == 12 for name in FAULTS)
-    assert (names.count(HEALTHY), names.count(SHORT)) == (60, 200)
+    assert all(names.count(name) == 10 for name in FAULTS)
+    assert names.count(HEALTHY) == 200
     assert len({job.name for job in planned}) == len(planned)
 
 
@@ -124,7 +124,6 @@ def test_shares_count_what_was_named_first_and_who_was_alarmed_for_nothing() -> 
     assert found["right link first"] == (pytest.approx(1 / 3), 3)
     assert found["right link among two"] == (pytest.approx(2 / 3), 3)
     assert found["healthy runs with a finding"] == (0.5, 2)
-    assert found["short healthy runs with a finding"] == (None, 0)
     rows = {row["broken"]: row for row in confusion(outcomes)}
     assert (rows["policy"]["policy"], rows["policy"]["reward"]) == (1, 1)
     assert rows["reward"]["nothing"] == 1

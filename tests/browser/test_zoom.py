@@ -104,6 +104,13 @@ COVERED = """() => [...document.querySelectorAll("main :is(a, button, input, sel
   .map((one) => [one.outerHTML.slice(0, 90), "covered"])"""
 
 
+# What stays in place over the texts while one scrolls, and how high it is.
+FIXED = """() => [...document.querySelectorAll("body *")]
+  .filter((one) => getComputedStyle(one).position === "fixed" && one.checkVisibility())
+  .map((one) => [one.className, Math.round(one.getBoundingClientRect().height)])
+  .filter(([, high]) => high > 2)"""
+
+
 @pytest.fixture
 def names() -> dict[str, int]:
     """A project in which every page has something to show; what addresses name in it."""
@@ -195,7 +202,7 @@ def test_nothing_is_lost_at_200_and_400_percent(
             if folder:
                 page.screenshot(path=Path(folder) / f"{plain}-{zoom}.png")
             over = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-            faults = [*page.evaluate(CUT), *page.evaluate(COVERED)]
+            faults = [*page.evaluate(CUT), *page.evaluate(COVERED), *page.evaluate(FIXED)]
             if over > 0 or faults:
                 lost[name, zoom] = (over, faults[:4])
         found = Axe().run(page).response["violations"]  # of any impact, best practice included

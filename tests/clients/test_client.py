@@ -42,7 +42,9 @@ COVERED = [
     operations.skip(1, ""),
     operations.revise(1, {}),
     operations.guidelines("p"),
+    operations.guidelines_publish("p", "", is_major=False),
     operations.acknowledge("p", 1),
+    operations.progress("p", after=0, limit=1),
     operations.import_comparisons(
         "p", [], batch="", seed=0, on_error="refuse", identical_answers="refuse"
     ),
@@ -57,18 +59,22 @@ COVERED = [
 ]
 ANSWERS = {
     "AsksOut": types.Asks,
+    "AttemptOut": types.Attempt,
     "CriterionOut": types.Criterion,
     "DecisionOut": types.Decision,
     "DecisionsOut": types.DecisionsPage,
     "DisputeOut": types.Dispute,
     "DisputeRowOut": types.DisputeRow,
     "DisputesOut": types.DisputesPage,
+    "GoldOut": types.Gold,
     "GuidelineOut": types.Guidelines,
     "ImportReportOut": types.ImportReport,
     "LabelingSettingsOut": types.LabelingSettings,
     "MessageOut": types.Message,
     "NextOut": types.Next,
     "NothingOut": types.Nothing,
+    "OwnOut": types.Own,
+    "OwnResultsOut": types.Progress,
     "PairOut": types.Pair,
     "RevisionOut": types.Revision,
     "RowProblemOut": types.RowProblem,

@@ -36,7 +36,8 @@ def test_a_whole_round_by_the_client(
         report = admin.import_comparisons(project.slug, rows_make(3), batch="first")
         assert (report.n_created, report.problems) == (3, ())
 
-        services.guideline_publish(project=project, body="Judge facts.", by=ada, is_major=True)
+        published = admin.guidelines_publish(project.slug, "Judge facts.", is_major=True)
+        assert published.body == "Judge facts.\n"
         guidelines = annotator.guidelines(project.slug)
         assert (guidelines.body, guidelines.must_acknowledge) == ("Judge facts.\n", True)
         assert annotator.next(project.slug).nothing.code == "guideline"
@@ -57,6 +58,8 @@ def test_a_whole_round_by_the_client(
         assert after_skip.pair.comparison not in (pair.comparison, stored.pair.comparison)
         done = annotator.vote(after_skip.pair, choice="a")
         assert (done.pair, done.nothing.code) == (None, "yours_done")
+        mine = annotator.progress(project.slug)
+        assert (mine.own.answers, mine.attempts, mine.shows_gold, mine.extra) == (2, (), False, {})
 
         (tied,) = (row for row in admin.decisions(project.slug) if row.winner == "tie")
         assert (tied.comparison, tied.n_tie) == (pair.comparison, 1)

@@ -7,13 +7,13 @@ from typing import Any
 from django.utils import timezone
 
 from apps.accounts.models import Project, User
+from apps.evaluation.lines import LINES
 from apps.snapshots.models import Snapshot
 from apps.snapshots.storage import artifact_store
 from apps.training.models import Artifact, Checkpoint, Run, RunAttempt, RunInput
 from measures.blocks import Curve, Example, Histogram, Intervals, Series, Table, Texts
 from measures.estimate import Interval
 from measures.trust.findings import Finding, Verdict, finding_to_json, unmeasured
-from measures.trust.lines import LINES
 
 HOSTILE = "<script>alert('no')</script> & \"quoted\" =1+1"
 

@@ -9,8 +9,8 @@ from django.test import Client
 from pytest_django.fixtures import Settings
 
 from apps.accounts.models import Project, User
+from apps.evaluation.lines import LINES
 from apps.training.models import Artifact, Run
-from measures.trust.lines import LINES
 from tests.evaluation.assessed import (
     HOSTILE,
     all_green,
@@ -52,13 +52,13 @@ def page(emil: User, signed_in):
 
 def verdict_of(text: str, line: str) -> str:
     part = text.split(f'id="{line}">')[1].split("</summary>")[0]
-    return re.search(r"(Red|Green|Not measured)</span>", part).group(1)
+    return re.search(r"(Bad|OK|Unknown)</span>", part).group(1)
 
 
 def test_a_model_nobody_assessed_shows_every_line_as_not_measured_and_what_to_do(model, page):
     text = page(f"reward-models/{model.pk}/")
     for line in set(LINES) - WEB_LINES:
-        assert verdict_of(text, line) == "Not measured"
+        assert verdict_of(text, line) == "Unknown"
     assert "Nobody has" in text
     assert f"/reward-models/{model.pk}/assess/" in text
     assert "optimisation unknown" in text
@@ -67,9 +67,9 @@ def test_a_model_nobody_assessed_shows_every_line_as_not_measured_and_what_to_do
 def test_every_line_appears_with_its_verdict_and_what_is_missing_is_not_measured(model, page):
     assessment_make(model, [red("accuracy"), green("beats_length")])
     text = page(f"reward-models/{model.pk}/")
-    assert verdict_of(text, "accuracy") == "Red"
-    assert verdict_of(text, "beats_length") == "Green"
-    assert verdict_of(text, "overfit") == "Not measured"
+    assert verdict_of(text, "accuracy") == "Bad"
+    assert verdict_of(text, "beats_length") == "OK"
+    assert verdict_of(text, "overfit") == "Unknown"
     assert len(re.findall(r'<details class="finding"', text)) == len(LINES)
     assert "1 failed" in text
     assert "not fit" in text
@@ -140,7 +140,7 @@ def test_a_broken_file_is_a_note_and_its_lines_are_not_measured(model, page, con
     assessment_make(model, content=content)
     text = page(f"reward-models/{model.pk}/")
     assert "shown as not" in text
-    assert verdict_of(text, "accuracy") == "Not measured"
+    assert verdict_of(text, "accuracy") == "Unknown"
     page("reward-models/")
 
 
@@ -158,7 +158,7 @@ def test_half_a_character_in_an_answer_is_shown_as_one_that_is_unknown(model, pa
     assessment_make(model, content=json.dumps(made).encode())
     text = page(f"reward-models/{model.pk}/")
     assert "half" in text
-    assert verdict_of(text, "accuracy") == "Green"
+    assert verdict_of(text, "accuracy") == "OK"
 
 
 @pytest.mark.parametrize(
@@ -182,8 +182,8 @@ def test_a_finding_that_cannot_be_read_is_not_measured_and_spoils_no_other(model
     made["findings"].append(broken)
     assessment_make(model, content=json.dumps(made).encode())
     text = page(f"reward-models/{model.pk}/")
-    assert verdict_of(text, "accuracy") == "Not measured"
-    assert verdict_of(text, "beats_length") == "Green"
+    assert verdict_of(text, "accuracy") == "Unknown"
+    assert verdict_of(text, "beats_length") == "OK"
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_odd_evidence_breaks_no_page(model, page, block):
     made = file_of([])
     made["findings"] = [one]
     assessment_make(model, content=json.dumps(made).encode())
-    assert verdict_of(page(f"reward-models/{model.pk}/"), "accuracy") == "Green"
+    assert verdict_of(page(f"reward-models/{model.pk}/"), "accuracy") == "OK"
     page(f"reward-models/{model.pk}/lines/accuracy.csv")
 
 
@@ -229,7 +229,7 @@ def test_while_the_model_is_assessed_again_the_last_look_stays_and_progress_is_s
     text = page(f"reward-models/{model.pk}/")
     assert 'id="assessing"' in text
     assert "last finished" in text
-    assert verdict_of(text, "slices") == "Red"
+    assert verdict_of(text, "slices") == "Bad"
 
 
 def test_progress_is_polled_and_the_page_is_read_again_once_the_run_has_ended(
@@ -264,7 +264,7 @@ def test_an_assessment_that_failed_says_why_and_leaves_the_last_one(model, page)
     )
     text = page(f"reward-models/{model.pk}/")
     assert "The dataset has no held-out pairs." in text
-    assert verdict_of(text, "accuracy") == "Green"
+    assert verdict_of(text, "accuracy") == "OK"
 
 
 def test_the_list_shows_each_models_lines_and_can_be_searched_and_filtered(project, model, page):

@@ -8,6 +8,7 @@ from apps.common.report.axes import Axis, estimate, headline, short, words
 from apps.common.report.blocks import parts, text_view
 from apps.common.report.curves import curve_view
 from apps.common.report.histograms import histogram_view
+from apps.evaluation.lines import LINES
 from apps.evaluation.screens.page import (
     VERDICT_WORDS,
     beside_accuracy,
@@ -22,7 +23,6 @@ from apps.evaluation.selectors.ceiling import HumanCeiling, LabelCeiling
 from measures.blocks import Curve, Example, Histogram, Intervals, Series
 from measures.estimate import Interval
 from measures.trust.findings import Verdict, unmeasured
-from measures.trust.lines import LINES
 from tests.evaluation.assessed import all_green, interval, red, with_evidence
 
 

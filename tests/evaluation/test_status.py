@@ -11,6 +11,7 @@ from pytest_django.fixtures import Settings
 from apps.accounts.models import AuditEvent, Project, User
 from apps.accounts.services import token_create
 from apps.common.errors import Conflict, DomainError
+from apps.evaluation.lines import LINES
 from apps.evaluation.models import ModelReview
 from apps.evaluation.selectors import models
 from apps.evaluation.selectors.models import judgement_of, state_sha256
@@ -18,7 +19,6 @@ from apps.evaluation.services.reviewing import model_review
 from apps.snapshots.models import Snapshot
 from apps.training.models import Checkpoint, Run
 from measures.trust.findings import Finding, Verdict
-from measures.trust.lines import LINES
 from tests.evaluation.assessed import (
     all_green,
     assessment_make,

@@ -41,6 +41,7 @@ from tests.people import person_make
 
 OVERVIEW, NEWS = "/p/arguments/overview/", "/p/arguments/notifications/"
 API = "/api/v1/projects/arguments/overview"
+OWN = "/api/v1/projects/arguments/progress"
 SignedIn = Callable[[User], Client]
 
 
@@ -416,6 +417,15 @@ def test_gold_pairs_are_shown_where_an_admin_says_so_a_day_later_and_then_stay_a
     votes_age(days=1.1)
     assert gold() == ([str(second.pk), str(first.pk)], ["1"])
     assert "<strong>two</strong>" in shown(signed_in(ana), "/p/arguments/progress/")
+    said = signed_in(ana).get(f"{OWN}?limit=1").json()
+    assert (said["gold_count"], said["gold_right"], said["after"]) == (2, 1, 1)
+    (newest,) = said["gold"]
+    assert newest["vote"] == second.pk
+    assert newest["yours"] == "tie"
+    assert newest["known"] == ("left" if second.left_is == "a" else "right")
+    assert newest["explanation"] == "Twice **two**."
+    (oldest,) = signed_in(ana).get(f"{OWN}?after=1").json()["gold"]
+    assert oldest["yours"] == oldest["known"]
     for late in (first, second):
         with pytest.raises(Conflict) as refused:
             vote_revise(vote=late.pk, idempotency_key="late", **change)
@@ -425,6 +435,8 @@ def test_gold_pairs_are_shown_where_an_admin_says_so_a_day_later_and_then_stay_a
     vote_revise(vote=third.pk, idempotency_key="late", **change)
     LabelingSettings.objects.update(show_gold=False)
     assert gold() == ([], [])
+    said = signed_in(ana).get(OWN).json()
+    assert (said["shows_gold"], said["gold_count"], said["gold"]) == (False, 0, [])
     vote_revise(vote=first.pk, idempotency_key="off", **change)
 
 
@@ -433,3 +445,6 @@ def test_practice_is_in_ones_own_progress(project: Project, ana: User, signed_in
     answer_all(project, ana, [False, False, True])
     page = shown(signed_in(ana), "/p/arguments/progress/")
     assert re.findall(r'data-attempt="(\w+)"', page) == ["failed"]
+    (attempt,) = signed_in(ana).get(OWN).json()["attempts"]
+    assert attempt["finished_at"]
+    assert (attempt["state"], attempt["right"], attempt["pairs"]) == ("failed", 1, 3)

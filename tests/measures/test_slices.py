@@ -13,6 +13,7 @@ from scipy.stats import binomtest, kendalltau
 from scipy.stats.contingency import odds_ratio
 
 import measures
+from apps.agreement.reports.reading import position_said
 from measures.agreement.slices import holm, item_agreement, slice_gaps
 from measures.groups import agreement_within, silent_groups, spread_of
 from measures.position import binomial_test, position_bias
@@ -379,7 +380,7 @@ def test_a_crowd_that_always_clicks_left_is_named_with_a_finite_interval():
     assert found.left_rate.value == 1
     assert found.low > 0.7
     assert np.isfinite([found.logit_low, found.logit_high]).all()
-    assert "to the left" in found.sentence
+    assert "to the left" in position_said(found)
 
 
 def test_mirroring_every_screen_mirrors_the_pull():
@@ -404,7 +405,7 @@ def test_what_cannot_be_known_says_why(arguments, reason):
     found = position_bias(*arguments)
     assert found.value is None
     assert reason in found.undefined
-    assert found.sentence
+    assert position_said(found)
 
 
 def test_a_choice_that_is_none_is_refused():

@@ -8,10 +8,9 @@ import pytest
 
 from measures.trust.bias import format_taste, length_matched, length_taste, taste
 from measures.trust.calibrated import calibration_line
-from measures.trust.findings import Verdict, finding_from_json, finding_to_json
+from measures.trust.findings import LINES, Verdict, finding_from_json, finding_to_json
 from measures.trust.gaps import overfit, unseen_people
 from measures.trust.leakage import metadata_only, prompt_only
-from measures.trust.lines import LINES
 from measures.trust.noise import label_noise
 from measures.trust.out_of_domain import lean, longer_wins, other_domain
 from measures.trust.right import accuracy, beats_length, beats_words

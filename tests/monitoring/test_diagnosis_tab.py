@@ -164,10 +164,10 @@ def test_the_chart_marks_the_onset_and_breaks_where_there_is_no_number() -> None
     points = [(1, 0.0), (2, 1.0), (3, "nan"), (4, 2.0), (5, None), (6, 4.0), (7, 3.0)]
     chart = start_chart(finding, "m", points)
     assert chart is not None
-    assert len(chart.lines) == 2  # steps 1–2 and 6–7; step 4 stands alone
-    assert len(chart.dots) == 1
-    assert len(chart.broken) == 1
-    assert "start at step 4" in chart.summary
+    (line,) = chart.curve.series
+    assert len(line.paths) == 2  # steps 1–2 and 6–7; step 4 stands alone
+    assert [mark.words for mark in chart.curve.marks] == ["start, step 4"]
+    assert "at step 3" in chart.note
     assert start_chart(finding, "m", [(1, 0.5)]) is None
 
 

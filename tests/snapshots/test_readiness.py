@@ -17,6 +17,7 @@ from apps.common.errors import DomainError
 from apps.common.registry import run_results, vote_uses
 from apps.labeling import services as labeling
 from apps.labeling.models import Comparison, Prompt, Vote
+from apps.snapshots.advice import Facts, Method, Rules, Task, advise
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import SnapshotRecipe
 from apps.snapshots.selectors.lineage import vote_lineage
@@ -24,7 +25,6 @@ from apps.snapshots.services import freezing
 from apps.snapshots.services.readiness import StatedForm, gather
 from apps.snapshots.storage import names_in, read_rows
 from apps.training.models import Checkpoint, Run, RunInput
-from measures.advice import Facts, Method, Rules, Task, advise
 from measures.splits import split_of
 from tests.labeling.pairs import annotators_make, pairs_make, vote
 from tests.snapshots.conftest import revote

@@ -3,6 +3,7 @@
 import subprocess
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ from pytest_django.fixtures import Settings
 
 from apps.accounts.models import AuditEvent, Project, User
 from apps.common.errors import Conflict, DomainError
-from apps.snapshots.models import Snapshot
+from apps.snapshots.models import Snapshot, SnapshotRow
 from apps.training import services
 from apps.training.models import Checkpoint, Run, RunAttempt, RunInput
 from apps.training.services.kinds import KINDS
+from tests.labeling.pairs import pairs_make
 from tests.training.conftest import FakeWire
 from tests.training.reports import report, saved
 from workers.artifacts import Store, StoreUnreachable
@@ -533,3 +535,51 @@ def test_a_reward_model_is_no_judge_of_the_policy_it_rewards(
         launch(**why, inputs=given | {"judge": reward})
     assert (error.value.code, error.value.field) == ("same_input", "inputs.judge")
     assert launch(**why, inputs=given | {"judge": other}).kind == kind
+
+
+def test_a_judge_that_learned_from_the_rewards_votes_is_refused(
+    launch: Callable[..., Run], project: Project, snapshot_make: Callable[..., Snapshot]
+) -> None:
+    pairs = pairs_make(project, 3)
+
+    def rewarded(rows: dict[int, list[int]], base: Checkpoint | None = None) -> Checkpoint:
+        """A reward model that learned from these votes on these pairs."""
+        data = snapshot_make("preferences", state="draft")
+        SnapshotRow.objects.bulk_create(
+            SnapshotRow(snapshot=data, comparison=pairs[pair], split="train", vote_ids=votes)
+            for pair, votes in rows.items()
+        )
+        made = model(project, "reward")
+        RunInput.objects.create(run=made.run, role="data", snapshot=data)
+        if base is not None:
+            RunInput.objects.create(run=made.run, role="base", checkpoint=base)
+        return made
+
+    reward = rewarded({0: [1, 2], 1: [3]})
+    given = {"prompts": snapshot_make("prompts"), "sft": model(project, "sft"), "reward": reward}
+    given["policy"] = model(project, "ppo")
+    others, same = rewarded({0: [11, 12], 2: [3]}), rewarded({0: [2, 11], 1: [3, 12]})
+    for judge, refused in (
+        (others, 0),
+        (same, 2),
+        (rewarded({2: [9]}, base=same), 2),  # continued from one that saw them
+        (rewarded({1: []}), 1),  # a ruling, whoever made it
+    ):
+        launching = partial(launch, kind="evaluate", inputs=given | {"judge": judge})
+        if not refused:
+            assert launching().pk
+            continue
+        with pytest.raises(DomainError, match=f"on {refused} comparison") as error:
+            launching()
+        assert (error.value.code, error.value.field) == ("judge_not_held_out", "inputs.judge")
+
+
+def test_a_policy_is_not_its_own_baseline(
+    launch: Callable[..., Run], project: Project, snapshot_make: Callable[..., Snapshot]
+) -> None:
+    policy, reward = model(project, "ppo"), model(project, "reward")
+    given = {"prompts": snapshot_make("prompts"), "reward": reward, "policy": policy}
+    for same in (policy, policy.run):
+        with pytest.raises(DomainError) as error:
+            launch(kind="evaluate", inputs=given | {"sft": same})
+        assert (error.value.code, error.value.field) == ("same_input", "inputs.sft")

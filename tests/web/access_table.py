@@ -165,6 +165,7 @@ OVERVIEW = [
     page("loop:notifications", EVERYONE),
     api("GET /projects/{slug}/overview", EVERYONE),
     api("GET /projects/{slug}/notifications", EVERYONE),
+    api("GET /projects/{slug}/progress", LABELERS),
 ]
 
 ACCOUNTS_API = [
@@ -369,6 +370,7 @@ LABELING_API = [
     ),
     # a comparison of the world was imported, so there are guidelines
     api("GET /projects/{slug}/guidelines", EVERYONE),
+    api("POST /projects/{slug}/guidelines", ADMINS, data={"body": "Judge facts."}),
     api("POST /projects/{slug}/guidelines/acknowledge", LABELERS, data={"version": 1}),
     api("GET /projects/{slug}/opt-outs", LABELERS),
     api("PUT /projects/{slug}/opt-outs", LABELERS, data={}),

@@ -149,9 +149,10 @@ def test_three_seeds_have_a_mean_with_its_interval_and_a_band(emil, signed_in, s
         assert words in text, words
     assert "is not a result" not in text
     (metric,) = page.context["metrics"]
-    assert len(metric.band.bands) == 1
-    assert len(metric.band.seeds) == 3
-    assert [line.is_whole for line in metric.band.lines] == [True]
+    drawn = metric.band.curve.series
+    assert [len(one.bands) for one in drawn] == [0, 0, 0, 1]
+    assert [one.behind for one in drawn] == [True, True, True, False]
+    assert [row[0] for row in metric.band.curve.rows] == ["mean of all 3 seeds"] * 3
 
 
 @pytest.mark.parametrize(
@@ -185,7 +186,8 @@ def test_the_mean_is_cut_where_a_seed_drops_out(emil, signed_in, seed_make):
     seed_make(1, [1.0, 1.0, 1.0, 1.0])
     seed_make(2, [3.0, 3.0], state="failed")
     (metric,) = signed_in(emil).get(PAGE).context["metrics"]
-    assert [line.is_whole for line in metric.band.lines] == [True, False]
+    told = [one.label for one in metric.band.curve.legend]
+    assert told == ["mean of all 2 seeds", "mean of 1 seed"]
 
 
 def test_a_curve_whose_points_are_alike_or_broken_is_still_a_page(emil, signed_in, seed_make):

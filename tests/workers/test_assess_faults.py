@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from measures.trust.findings import Finding, Verdict, finding_from_json, finding_to_json
-from measures.trust.lines import LINES
+from measures.trust.findings import LINES, Finding, Verdict, finding_from_json, finding_to_json
 from tests.workers.judged_world import (
     LENGTH_LOVER,
     PEOPLE,

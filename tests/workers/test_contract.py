@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from apps.evaluation.lines import LINES
 from apps.loop.report import CURVES
-from measures.trust.lines import LINES
 from tests.workers.recipes.language import Outcome
 from workers.assess.judging import JUDGEMENTS, ON_THE_WEB
 from workers.contract import (

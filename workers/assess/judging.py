@@ -16,9 +16,8 @@ from measures.trust.best_of_n import best_of_n
 from measures.trust.bias import format_taste, length_matched, length_taste
 from measures.trust.calibrated import calibration_line
 from measures.trust.ensembles import LEAST_ANSWERS, disagreement
-from measures.trust.findings import Finding, unmeasured
+from measures.trust.findings import LINES, Finding, unmeasured
 from measures.trust.leakage import metadata_only, prompt_only
-from measures.trust.lines import LINES
 from measures.trust.noise import label_noise
 from measures.trust.out_of_domain import other_domain
 from measures.trust.precision import precision_line

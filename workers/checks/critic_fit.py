@@ -29,7 +29,7 @@ CLIP = 5.0  # deviations
 
 
 def look(context: RunContext, settings: CheckSettings, pace: Pace) -> Found:
-    """γ = 1 and no price of divergence, so that every token's return is its answer's normalised
+    """γ = 1 and no KL penalty, so that every token's return is its answer's normalised
     score: what a critic must be able to tell before anything harder."""
     policy = speaker(context, "policy")
     prompts = fixed_prompts(context, settings, policy.tokenizer)

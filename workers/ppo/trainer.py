@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 def make_controller(settings: PPOSettings, kl_coef: float) -> FixedKL | AdaptiveKL:
-    """The price of divergence. An adaptive one acts over a tenth of the planned answers."""
+    """The KL penalty. An adaptive one acts over a tenth of the planned answers."""
     if settings.kl_controller == "fixed":
         return FixedKL(kl_coef)
     horizon = settings.kl_horizon or settings.steps * settings.batch_size / 10
@@ -59,7 +59,7 @@ def make_controller(settings: PPOSettings, kl_coef: float) -> FixedKL | Adaptive
 
 
 class Controllers:
-    """Holds the price of divergence, and the settings that guardrails have changed. All of it
+    """Holds the KL penalty, and the settings that guardrails have changed. All of it
     lives in the training state, so a resumed run is steered as it was."""
 
     def __init__(self, context: RunContext, settings: PPOSettings, state: TrainingState) -> None:

@@ -1,7 +1,7 @@
 """The same configuration in small: what goes wrong in a long run often goes wrong in a minute.
 
 Only what decides how long a run takes is made smaller. Everything that can be the cause of problem
-stays as it is: step sizes, clips, the price of divergence, the reward, temperature, adapters,
+stays as it is: step sizes, clips, the KL penalty, the reward, temperature, adapters,
 precision, guards. No torch.
 """
 

@@ -239,7 +239,7 @@ def kl_price(
         return Finding(
             level=UNKNOWN,
             check="kl_price",
-            message=f"The price of a nat is {coefficient:g} in raw reward, whose spread is not "
+            message=f"The KL penalty is {coefficient:g} of raw reward a nat, whose spread is not "
             "known, so the two cannot be compared.",
             figures=figures,
         )

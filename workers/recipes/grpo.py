@@ -5,10 +5,10 @@ Inputs: `policy` or `sft` (the checkpoint to start from), `prompts` (any snapsho
 second reward model that is asked and never optimised against) and `reference`.
 
 One step: draw a group of answers to each of a few prompts; score them as text; take from each the
-mean of its group; push the policy towards what was better than its group, priced by the divergence
-from the reference. No critic. Source: Shao et al. 2024 (DeepSeekMath), section 4; with verifiable
-rewards this is RLVR (Lambert et al. 2024, Tülu 3). The update is TRL's; what of TRL is replaced,
-and why, stands in workers/grpo/trainer.py.
+mean of its group; push the policy towards what was better than its group, less a KL penalty
+against the reference. No critic. Source: Shao et al. 2024 (DeepSeekMath), section 4; with
+verifiable rewards this is RLVR (Lambert et al. 2024, Tülu 3). The update is TRL's; what of TRL is
+replaced, and why, stands in workers/grpo/trainer.py.
 """
 
 from collections.abc import Sequence

@@ -4,8 +4,9 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from apps.agreement.screens.charts import interval_of, percent
+from apps.common.numbers import share as percent
 from apps.common.report.blocks import Part, part_of
+from apps.common.report.shares import interval_of
 from measures.annotators import SPEED_EDGES
 from measures.blocks import Curve, Histogram, Intervals, Series
 

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from apps.agreement.screens.charts import shares
 from apps.agreement.screens.disputes import percent, spread
 from apps.agreement.selectors.audits import AuditSample, ReviewerError
 from apps.common.report.blocks import Part
+from apps.common.report.shares import shares
 from apps.labeling.models import Choice
 from measures.audit import (
     Corrected,

@@ -1,74 +1,22 @@
-"""What several agreement pages draw: named shares with their intervals, and the cards of alarms,
-position bias and cost."""
+"""The cards of alarms, position bias and cost that several agreement pages have."""
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from apps.common.numbers import share as percent
-from apps.common.report.blocks import Part, part_of
-from measures.blocks import Intervals
-from measures.estimate import Interval
-
-__all__ = ["alarms", "cost_card", "interval_of", "note_of", "percent", "position_card", "shares"]
-
-
-def interval_of(found: Mapping[str, Any], *, undefined: str = "") -> Interval:
-    """A stored figure {value, low, high, …}; `undefined` is printed where there is no value."""
-    return Interval(
-        value=found["value"],
-        low=found.get("low"),
-        high=found.get("high"),
-        n=found.get("n_items") or found.get("n") or 0,
-        undefined=undefined or found.get("undefined") or None,
-        no_interval=found.get("no_interval") or None,
-    )
-
-
-def shares(
-    rows: Iterable[tuple[str, Interval, str]],
-    *,
-    line: float | None = None,
-    line_label: str = "",
-    note: str = "",
-) -> Part:
-    """(label, share, tone) as dots with whiskers; the dashed `line` is what they are compared with.
-    Tones: accent, plain, bad."""
-    rows = list(rows)
-    return part_of(
-        Intervals(
-            title="",
-            rows=tuple((label, of) for label, of, _ in rows),
-            reference=line,
-            reference_label=line_label,
-            tones=tuple(tone for *_, tone in rows),
-            note=note,
-        )
-    )
-
+from apps.common.report.levels import Look, look_of
+from apps.common.report.shares import interval_of, shares
 
 # Cards of the agreement page: alarms, the pull of the left side, what labels cost.
-
-TONES = {
-    "critical": ("bad", "circle-alert"),
-    "bad": ("bad", "circle-alert"),
-    "unsure": ("warn", "triangle-alert"),
-    "too_few": ("", "info"),
-    "undefined": ("", "info"),
-    "no_alarm": ("good", "circle-check"),
-}
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    tone: str
-    icon: str
+    look: Look
     sentence: str
 
 
 def note_of(estimate: dict[str, Any]) -> Note:
-    tone, icon = TONES[estimate["level"]]
-    return Note(tone, icon, estimate["sentence"])
+    return Note(look_of(estimate["level"]), estimate["sentence"])
 
 
 def alarms(statistics: dict[str, Any]) -> list[Note]:
@@ -86,9 +34,8 @@ def position_card(position: dict[str, Any]) -> dict[str, Any]:
         ("Left chosen, answers equally good", interval_of(position), "accent"),
     ]
     known = [row for row in rows if row[1].value is not None]
-    tone, icon = TONES[position["level"]]
     return {
-        "note": Note(tone, icon, position["sentence"]),
+        "note": note_of(position),
         "chart": shares(
             known,
             line=0.5,
@@ -113,13 +60,25 @@ PURPOSES = {
 }
 
 
+_COST_REASONS = {
+    "no_times": "the active time of no vote is known",
+    "no_price": "no price of a vote is stated",
+    "none_kept": "no pair is kept yet",
+}
+
+
+def cost_reason(code: str | None) -> str:
+    """Older reports have the words themselves."""
+    return _COST_REASONS.get(code or "", code or "")
+
+
 def cost_card(cost: dict[str, Any]) -> dict[str, Any]:
     """What labels cost, as rows of name and value; what is not known says why."""
     currency = cost["currency"]
 
     def shown(quantity: dict[str, Any], unit: str, places: int) -> str:
         if quantity["value"] is None:
-            return f"not known: {quantity['undefined']}"
+            return f"not known: {cost_reason(quantity['undefined'])}"
         return f"{quantity['value']:,.{places}f} {unit}".strip()
 
     split = [

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from apps.agreement.models import Ruling
-from apps.agreement.screens.charts import percent, shares
 from apps.agreement.selectors.disputes import Batch, CauseCount
 from apps.common.numbers import points as signed
+from apps.common.numbers import share as percent
 from apps.common.report.blocks import Part, part_of
+from apps.common.report.shares import shares
 from apps.labeling.models import Choice, Comparison, Decision
 from apps.labeling.services import FLAGS
 from measures.blocks import Bars

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from apps.agreement.screens.charts import percent
+from apps.common.numbers import share as percent
 from measures.agreement import LEAST_COMMON
 from measures.estimate import Interval
 from measures.intervals import wilson

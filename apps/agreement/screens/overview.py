@@ -4,17 +4,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from apps.agreement.models import AgreementReport
-from apps.agreement.screens.charts import (
-    alarms,
-    cost_card,
-    interval_of,
-    percent,
-    position_card,
-    shares,
-)
+from apps.agreement.screens.charts import alarms, cost_card, cost_reason, position_card
 from apps.agreement.screens.slices import worse_sentences
 from apps.agreement.selectors.votes import REASONS
+from apps.common.numbers import share as percent
 from apps.common.report.blocks import Part, part_of
+from apps.common.report.shares import interval_of, shares
 from measures.agreement.reading import LEAST_AGREEMENT
 from measures.blocks import Bars
 from measures.estimate import Interval
@@ -233,8 +228,8 @@ def overview(report: AgreementReport) -> dict[str, Any]:
         | {
             "two_way_percent": percent(figures["chance"]["two_way"]),
             "with_ties_percent": percent(figures["chance"]["with_ties"]),
-            "posterior_percent": _maybe_percent(figures["chance"]["posterior"]),
-            "accuracy_percent": _maybe_percent(figures["chance"]["accuracy"]),
+            "posterior_percent": percent(figures["chance"]["posterior"]),
+            "accuracy_percent": percent(figures["chance"]["accuracy"]),
             "filters_nothing": figures["chance"]["two_way"] > 0.999,
         },
         "gold": _gold(figures["decisions"]["gold"]),
@@ -244,10 +239,6 @@ def overview(report: AgreementReport) -> dict[str, Any]:
         "position": position_card(figures["position"]),
         "cost": cost_card(figures["cost"]),
     }
-
-
-def _maybe_percent(fraction: float | None) -> str:
-    return "" if fraction is None else percent(fraction)
 
 
 def _tiles(report: AgreementReport) -> list[Tile]:
@@ -264,7 +255,8 @@ def _tiles(report: AgreementReport) -> list[Tile]:
         "Votes per accepted comparison",
         "—" if per_kept["value"] is None else f"{per_kept['value']:.2f}",
         "",
-        per_kept["undefined"] or f"n = {figures['cost']['n_kept']:,} accepted comparisons",
+        cost_reason(per_kept["undefined"])
+        or f"n = {figures['cost']['n_kept']:,} accepted comparisons",
     )
     return [
         votes,

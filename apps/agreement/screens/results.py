@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from apps.agreement.models import AgreementReport
-from apps.agreement.screens.charts import percent, shares
+from apps.common.numbers import share as percent
 from apps.common.report.blocks import Part
+from apps.common.report.shares import shares
 from measures.estimate import Interval
 from measures.model_ranking import LEAST_PEOPLE, LEAST_PROMPTS
 

@@ -5,8 +5,9 @@ from datetime import date
 from typing import Any
 
 from apps.agreement.models import AgreementReport
-from apps.agreement.screens.charts import interval_of, percent, shares
+from apps.common.numbers import share as percent
 from apps.common.report.blocks import Part, part_of
+from apps.common.report.shares import interval_of, shares
 from measures.blocks import Curve, Series
 
 TITLES = {

@@ -9,12 +9,13 @@ from django.utils import timezone
 from apps.accounts.models import Membership, Project, User
 from apps.accounts.services import audit_record
 from apps.agreement.models import AnnotatorReport
+from apps.agreement.reports.person import Person, people_of
 from apps.agreement.selectors.annotators import VERSION, AnnotatorVotes, annotator_votes
 from apps.agreement.selectors.votes import newest_vote_id
 from apps.common.errors import DomainError, Missing
 from apps.common.models import longest
 from apps.labeling.models import Annotator, LabelingSettings, Vote
-from measures.annotators import Person, crowd_figures, people_of
+from measures.annotators import crowd_figures
 from measures.annotators.sides import pulls_of
 
 _BATCH = 500

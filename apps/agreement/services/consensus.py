@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from apps.accounts.models import Project, User
 from apps.agreement.models import ConsensusReport
+from apps.agreement.reports.consensus import caution_said, check_said, reason_said, trust_said
 from apps.agreement.selectors.decisions import decision_tally
 from apps.agreement.selectors.slices import Crowd, crowd_of
 from apps.agreement.selectors.votes import flipped_keep_rate, kept_accuracy
@@ -63,10 +64,10 @@ def figures_of(crowd: Crowd, comparison: Comparison, settings: LabelingSettings)
         "n_annotators": votes.n_annotators,
         "recommended": comparison.method,
         "trusted": comparison.trusted,
-        "trust": comparison.trust,
-        "reason": comparison.reason,
+        "trust": trust_said(comparison),
+        "reason": reason_said(comparison),
         "proposed": comparison.method if comparison.proposed else "",
-        "caution": comparison.caution,
+        "caution": caution_said(comparison),
         "needed_votes": LEAST_PROPOSED,
         "rule": asdict(rule_of(settings)),
         "least_posterior": settings.least_posterior,
@@ -122,7 +123,7 @@ def _model_row(
             "log_loss": check.log_loss,
             "brier": check.brier,
             "calibrated": check.calibrated,
-            "sentence": check.sentence,
+            "sentence": check_said(check),
             "bars": [asdict(bar) for bar in check.bars],
         },
         "converged": made.converged,

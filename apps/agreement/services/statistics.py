@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apps.accounts.models import Project
+from apps.agreement.reports.reading import estimate_said, position_said
 from apps.agreement.selectors.votes import KINDS, STRATA, VoteColumns
 from apps.labeling.models import Comparison, Decision, LabelingSettings, Slot
 from measures.agreement import (
@@ -101,8 +102,10 @@ def statistics_figures(
 
 
 def estimate_figures(estimate: Estimate) -> dict[str, Any]:
-    what = reading(estimate)
-    return asdict(estimate) | {"level": str(what.level), "sentence": what.sentence}
+    return asdict(estimate) | {
+        "level": str(reading(estimate)),
+        "sentence": estimate_said(estimate),
+    }
 
 
 def _no_comfort(ac1: dict[str, Any]) -> dict[str, Any]:
@@ -168,7 +171,7 @@ def position_figures(columns: VoteColumns) -> dict[str, Any]:
     if bias.value is not None and bias.low is not None and bias.high is not None:
         none_shown = bias.low <= 0.5 <= bias.high or abs(bias.value - 0.5) < SMALL
         level = "no_alarm" if none_shown else "unsure"
-    return asdict(bias) | {"sentence": bias.sentence, "level": level}
+    return asdict(bias) | {"sentence": position_said(bias), "level": level}
 
 
 # What the labels of a project cost.

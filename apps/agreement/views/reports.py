@@ -18,7 +18,6 @@ from apps.agreement.screens import matrix as matrix_screen
 from apps.agreement.screens import overview as screen
 from apps.agreement.screens import slices as slices_screen
 from apps.agreement.screens.annotators import name_of
-from apps.agreement.screens.charts import percent
 from apps.agreement.screens.overview import STATISTICS_COLUMNS, statistics_csv_rows, which_votes
 from apps.agreement.selectors import slices as people
 from apps.agreement.selectors import votes
@@ -26,6 +25,7 @@ from apps.agreement.selectors.slices import words_about
 from apps.agreement.services.pairing import MOST_PEOPLE, TwoPeople, matrix_of_chosen, two_people
 from apps.agreement.services.reports import report_refresh
 from apps.common.http import Request
+from apps.common.numbers import share as percent
 from apps.common.spreadsheet import csv_lines
 from apps.labeling.models import Choice, Vote
 from apps.labeling.selectors import ambiguity

@@ -168,7 +168,7 @@ def _intervals(block: Intervals) -> Part:
 
 def _bars(block: Bars) -> Part:
     sums = [sum(amounts) for _, amounts in block.rows]
-    most = max(sums, default=0.0) or 1.0
+    most = max([*sums, block.reference or 0.0], default=0.0) or 1.0
     rows = []
     for k, (label, amounts) in enumerate(block.rows):
         pieces, x = [], 0.0
@@ -187,6 +187,8 @@ def _bars(block: Bars) -> Part:
         block.note,
         bars=rows,
         names=list(block.parts) if len(block.parts) > 1 else [],
+        reference=None if block.reference is None else round(BAR * block.reference / most, 1),
+        reference_words=f"Dashed line: {block.reference_label}." if block.reference_label else "",
     )
 
 

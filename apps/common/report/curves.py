@@ -3,6 +3,7 @@ by dashes and marks as well as by colour."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
 from apps.common.report.axes import TIME, Axis, Tick, short, words
 from measures.blocks import Curve, Series
@@ -48,6 +49,7 @@ class SeriesView:
     label: str
     number: int  # 1 to 6: colour and dashes
     points: bool
+    behind: bool
     paths: list[str]
     bands: list[str]
     dots: list[Dot]
@@ -77,6 +79,12 @@ class CurveView:
     summary: str
     rows: list[tuple[str, str, str, str]]  # series, x, y, interval
 
+    @property
+    def legend(self) -> list[SeriesView]:
+        """Empty where one line speaks for itself."""
+        told = [one for one in self.series if not one.behind]
+        return told if len(told) > 1 or self.diagonal else []
+
 
 def curve_view(block: Curve, frame: Frame = LARGE) -> CurveView:
     """Raises ValueError when a series has not one y per x."""
@@ -84,16 +92,18 @@ def curve_view(block: Curve, frame: Frame = LARGE) -> CurveView:
     xs += block.x_range
     ys = [y for one in block.series for y in (*one.y, *one.low, *one.high) if y is not None]
     ys += [] if block.reference is None else [block.reference]
+    ys = list(block.y_range) or ys
     if block.diagonal:
         xs, ys = xs + ys, xs + ys
     x_axis = Axis(xs, frame.left, frame.right, log=block.log_x, unit=block.x_unit)
     y_axis = Axis(ys, frame.floor, frame.top, unit=block.y_unit)
     named = [Tick(x_axis.at(x) or 0.0, name) for x, name in block.x_names]
+    told = [one for one in block.series if not one.behind]
+    drawn = [*told, *(one for one in block.series if one.behind)]
+    views = [_series(block, one, k % 6 + 1, x_axis, y_axis) for k, one in enumerate(drawn)]
     return CurveView(
         frame=frame,
-        series=[
-            _series(block, one, k % 6 + 1, x_axis, y_axis) for k, one in enumerate(block.series)
-        ],
+        series=sorted(views, key=lambda view: not view.behind),
         x_ticks=named[:: max(1, -(-len(named) // 7))] or x_axis.ticks,
         y_ticks=y_axis.ticks,
         x_label="" if frame is SMALL else block.x_label,
@@ -103,7 +113,7 @@ def curve_view(block: Curve, frame: Frame = LARGE) -> CurveView:
         reference_label=block.reference_label,
         marks=[_mark(x, said, k, x_axis, frame) for k, (x, said) in enumerate(block.marks)],
         summary=_summary(block),
-        rows=[row for one in block.series for row in _rows(block, one)],
+        rows=[row for one in told for row in _rows(block, one)],
     )
 
 
@@ -140,9 +150,10 @@ def _series(block: Curve, one: Series, number: int, x_axis: Axis, y_axis: Axis) 
         label=one.label,
         number=number,
         points=one.points,
+        behind=one.behind,
         paths=[] if one.points else [_path(s) for s in stretches if len(s) > 1],
-        bands=[] if one.points else [_band(s) for s in stretches if _has_band(s)],
-        dots=[dot for dot in known if few or dot.marked or id(dot) in alone],
+        bands=[] if one.points else [_band(run) for s in stretches for run in _bounded(s)],
+        dots=[dot for dot in known if (few and not one.behind) or dot.marked or id(dot) in alone],
     )
 
 
@@ -150,8 +161,12 @@ def _path(dots: list[Dot]) -> str:
     return " ".join(f"{dot.x},{dot.y}" for dot in dots)
 
 
-def _has_band(dots: list[Dot]) -> bool:
-    return len(dots) > 1 and all(dot.low is not None and dot.high is not None for dot in dots)
+def _bounded(dots: list[Dot]) -> Iterator[list[Dot]]:
+    """Stretches of two or more that all have an interval."""
+    for has, run in groupby(dots, lambda dot: dot.low is not None and dot.high is not None):
+        found = list(run)
+        if has and len(found) > 1:
+            yield found
 
 
 def _band(dots: list[Dot]) -> str:
@@ -180,6 +195,8 @@ def _mark(x: float, said: str, place: int, axis: Axis, frame: Frame) -> Mark:
 def _summary(block: Curve) -> str:
     said = []
     for one in block.series:
+        if one.behind:
+            continue
         known = [(x, y) for x, y in zip(one.x, one.y, strict=True) if y is not None]
         if not known:
             said.append(f"{one.label}: no values.")

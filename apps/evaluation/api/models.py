@@ -9,6 +9,7 @@ from ninja import Field, Query, Router, Schema, Status
 
 from apps.accounts.api_auth import needs
 from apps.accounts.permissions import STAFF, project_for
+from apps.evaluation.lines import LINES
 from apps.evaluation.models import ModelReview
 from apps.evaluation.screens.page import verdict_sentence
 from apps.evaluation.selectors.models import (
@@ -23,7 +24,6 @@ from apps.training.api import RunOut
 from apps.training.models import Checkpoint
 from apps.training.selectors.pages import input_resolve
 from measures.trust.findings import finding_to_json
-from measures.trust.lines import LINES
 
 router = Router(tags=["reward models"])
 BASE = "/projects/{slug}/reward-models"

@@ -6,16 +6,12 @@ from typing import Any, Protocol
 
 from apps.common.report.axes import bounds, estimate, words
 from apps.common.report.blocks import Part, parts
+from apps.common.report.levels import LOOKS, Level, Look, look_of
+from apps.evaluation.lines import GROUPS, LINES
 from measures.blocks import Curve, Histogram, Intervals, Table, Texts
 from measures.trust.findings import Finding, Verdict
-from measures.trust.lines import GROUPS, LINES
 
 # (tone, icon, word)
-VERDICT_WORDS = {
-    Verdict.RED: ("bad", "circle-x", "Red"),
-    Verdict.GREEN: ("good", "circle-check", "Green"),
-    Verdict.UNMEASURED: ("", "circle-help", "Not measured"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +23,7 @@ class LineView:
     rule: str
     why: str
     verdict: str
-    tone: str
-    icon: str
-    word: str
+    look: Look
     says: str
     figure: str
     spread: str
@@ -46,8 +40,7 @@ class GroupView:
 class VerdictView:
     """The answer to “may I optimise against this?” in a sentence, and how it came about."""
 
-    tone: str
-    icon: str
+    look: Look
     sentence: str
     red: list[LineView]
     green: list[LineView]
@@ -56,7 +49,6 @@ class VerdictView:
 
 def line_view(finding: Finding, *, evidence: bool = True) -> LineView:
     line = LINES[finding.line]
-    tone, icon, word = VERDICT_WORDS[finding.verdict]
     figure, spread = estimate(finding.figure, finding.unit) if finding.figure else ("", "")
     return LineView(
         name=line.name,
@@ -64,9 +56,7 @@ def line_view(finding: Finding, *, evidence: bool = True) -> LineView:
         rule=line.rule,
         why=line.why,
         verdict=str(finding.verdict),
-        tone=tone,
-        icon=icon,
-        word=word,
+        look=look_of(finding.verdict),
         says=finding.says,
         figure=figure,
         spread=spread,
@@ -86,11 +76,13 @@ def verdict_view(findings: Sequence[Finding]) -> VerdictView:
     views = [line_view(one, evidence=False) for one in findings]
     by = {verdict: [one for one in views if one.verdict == verdict] for verdict in Verdict}
     red, unmeasured = by[Verdict.RED], by[Verdict.UNMEASURED]
-    tone, icon = ("bad", "circle-x") if red else ("warn", "circle-help")
-    if not red and not unmeasured:
-        tone, icon = "good", "circle-check"
+    level = Level.BAD if red else Level.NOTICE if unmeasured else Level.OK
     return VerdictView(
-        tone, icon, verdict_sentence(len(red), len(unmeasured)), red, by[Verdict.GREEN], unmeasured
+        look=LOOKS[level],
+        sentence=verdict_sentence(len(red), len(unmeasured)),
+        red=red,
+        green=by[Verdict.GREEN],
+        unmeasured=unmeasured,
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from django.conf import settings
 from django.db.models import Q, QuerySet
 
+from apps.evaluation.lines import LINES
 from apps.snapshots.models import Snapshot
 from apps.snapshots.storage import artifact_store
 from apps.training.models import Artifact, Checkpoint, Run, RunInput
@@ -21,7 +22,6 @@ from apps.training.selectors import checkpoint_for_use
 from apps.training.services.kinds import run_inputs
 from measures.blocks import Example
 from measures.trust.findings import Finding, finding_from_json
-from measures.trust.lines import LINES
 from workers.artifacts import ArtifactError
 
 FILE = "assessment.json"

@@ -13,13 +13,13 @@ from apps.accounts.identity import membership_get
 from apps.accounts.models import Project, User
 from apps.accounts.permissions import STAFF
 from apps.common.errors import Missing, Refused
+from apps.evaluation.lines import LINES
 from apps.evaluation.models import ModelReview
 from apps.evaluation.selectors.assessments import Assessment, assess_runs, assessment_of, storable
 from apps.evaluation.selectors.ceiling import HumanCeiling, freshness_finding, human_ceiling
 from apps.evaluation.selectors.ranking import people_rank_finding
 from apps.training.models import Checkpoint, Run
 from measures.trust.findings import Finding, Verdict, finding_from_json, finding_to_json, unmeasured
-from measures.trust.lines import LINES
 
 
 def reward_models(*, project: Project, search: str = "", status: str = "") -> QuerySet[Checkpoint]:

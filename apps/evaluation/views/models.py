@@ -21,6 +21,7 @@ from apps.common.report.axes import headline
 from apps.common.report.blocks import text_view
 from apps.common.spreadsheet import csv_lines
 from apps.evaluation.forms import AssessForm
+from apps.evaluation.lines import LINES
 from apps.evaluation.screens import page as screen
 from apps.evaluation.screens.page import beside_accuracy, ceiling_says
 from apps.evaluation.screens.page import compare as compare_findings
@@ -41,7 +42,6 @@ from apps.training import display
 from apps.training.forms.launch import ROLE_LABELS
 from apps.training.models import Artifact, Checkpoint, Run
 from apps.training.services.kinds import run_inputs
-from measures.trust.lines import LINES
 from workers.config import recipe_presets
 
 PER_PAGE = 20  # the findings of each are read

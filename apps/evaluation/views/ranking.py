@@ -12,6 +12,7 @@ from django.views.decorators.http import require_POST, require_safe
 from apps.accounts.permissions import ADMIN, STAFF, project_page
 from apps.common.errors import DomainError
 from apps.common.http import Request
+from apps.common.report.levels import look_of
 from apps.common.spreadsheet import csv_lines
 from apps.evaluation.models import AdversarialRound, OutputRanking
 from apps.evaluation.screens import ranking as screen
@@ -33,10 +34,8 @@ from apps.labeling.selectors import settings_get
 from apps.labeling.texts import plain
 from apps.training.models import Checkpoint, Run
 from apps.training.selectors import run_get
-from measures.trust.findings import Verdict
 
 _COLUMNS = ("output", "score", "mean_grade", "n_grades", "grades", "state", "prompt", "answer")
-_TONES = {Verdict.GREEN: "good", Verdict.RED: "bad", Verdict.UNMEASURED: ""}
 
 
 @require_safe
@@ -74,7 +73,7 @@ def _shown_ranking(shown: OutputRanking) -> dict[str, Any]:
     return {
         "progress": selectors.progress_of(shown, outputs),
         "finding": finding,
-        "tone": _TONES[finding.verdict],
+        "look": look_of(finding.verdict),
         "rows": screen.rows_shown(outputs),
         "part": screen.scatter(outputs),
     }

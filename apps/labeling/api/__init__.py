@@ -326,6 +326,24 @@ def guidelines_acknowledge(
     return _shown(project, request.user, role)
 
 
+class GuidelineIn(Schema):
+    body: str = Field(description="Markdown")
+    is_major: bool = Field(False, description="whoever labels has to read it before they go on")
+
+
+@router.post(
+    "/projects/{slug}/guidelines",
+    auth=needs("admin"),
+    response=GuidelineOut,
+    summary="Publish the next version of the guidelines",
+)
+def guidelines_publish(request: HttpRequest, slug: str, payload: GuidelineIn) -> dict[str, Any]:
+    """Earlier versions stay readable. The current text again changes nothing."""
+    project, role = project_for(request.user, slug, ADMINS)
+    services.guideline_publish(project=project, by=request.user, **payload.dict())
+    return _shown(project, request.user, role)
+
+
 class OptOuts(Schema):
     """What you do not want to get."""
 

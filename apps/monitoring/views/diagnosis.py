@@ -12,12 +12,13 @@ from apps.accounts.permissions import STAFF, project_page
 from apps.common import playbook
 from apps.common.errors import Conflict, DomainError, Missing
 from apps.common.http import Request
+from apps.common.report.blocks import Part
 from apps.monitoring.forms import RunImportForm
 from apps.monitoring.models import Incident
 from apps.monitoring.screens.diagnosis import diagnosis_view, tab_url
 from apps.monitoring.screens.next_checks import FILE, ChecksView, checks_view
 from apps.monitoring.screens.playbook import entry_view, sections
-from apps.monitoring.screens.start_chart import StartChart, metric_of, start_chart
+from apps.monitoring.screens.start_chart import metric_of, start_chart
 from apps.monitoring.selectors.checks import experiment_states
 from apps.monitoring.selectors.diagnosis import run_diagnosis, trained_kind
 from apps.monitoring.selectors.incidents import lessons_of
@@ -102,7 +103,7 @@ def _checks(run: Run, first: Finding | None) -> ChecksView:
     return checks_view(first, states, reports)
 
 
-def _chart(run: Run, first: Finding) -> StartChart | None:
+def _chart(run: Run, first: Finding) -> Part | None:
     metric = metric_of(first.rule)
     if not metric:
         return None

@@ -6,9 +6,10 @@ from datetime import datetime
 from typing import Any
 
 from apps.common.registry import RunResult
+from apps.common.report.levels import LOOKS, Level
+from apps.snapshots.advice import Advice, Facts, Item, Kind, Method
+from apps.snapshots.advice.facts import gain, share
 from apps.snapshots.services.readiness import FactSource, Gathered
-from measures.advice import Advice, Facts, Item, Kind, Method
-from measures.advice.facts import gain, share
 from measures.estimate import Interval
 
 _NAMES = {
@@ -24,17 +25,11 @@ _NAMES = {
     "reward_gain": "… and better than the length rule by",
     "demonstrations": "Demonstrations",
 }
-_TONES = {
-    Method.NOTHING: "warn",
-    Method.CLEAN: "bad",
-    Method.COLLECT: "warn",
-    Method.UNDECIDED: "",
-}
-_ICONS = {
-    "bad": "circle-alert",
-    "warn": "triangle-alert",
-    "good": "circle-check",
-    "": "circle-help",
+_LEVELS = {
+    Method.NOTHING: Level.NOTICE,
+    Method.CLEAN: Level.BAD,
+    Method.COLLECT: Level.NOTICE,
+    Method.UNDECIDED: Level.UNKNOWN,
 }
 _KINDS = (
     (Kind.METHOD, "Why"),
@@ -69,11 +64,9 @@ class MethodRow:
 
 
 def page(facts: Facts, advice: Advice, found: Gathered) -> dict[str, Any]:
-    tone = _TONES.get(advice.method, "good")
     return {
         "advice": advice,
-        "tone": tone,
-        "icon": _ICONS[tone],
+        "look": LOOKS[_LEVELS.get(advice.method, Level.OK)],
         "sections": sections(advice),
         "facts": fact_lines(facts, found),
         "stale": any(source.stale for source in found.sources.values()),

@@ -7,17 +7,9 @@ from typing import Any
 
 from apps.common.report.axes import COUNT, NUMBER, SHARE, TEXT
 from apps.common.report.blocks import Part, part_of
-from apps.snapshots.reports.checks import LEVELS, OK, STOP, UNKNOWN, WARN
+from apps.common.report.levels import LOOKS, WORST_FIRST, Level, Look, look_of
 from measures.blocks import Bars, Curve, Intervals, Series, Table
 from measures.estimate import Interval
-
-# (tone, icon, words for one check, words for a count of them)
-LEVEL_WORDS = {
-    STOP: ("bad", "circle-alert", "Critical", "critical"),
-    WARN: ("warn", "triangle-alert", "Warning", "warnings"),
-    UNKNOWN: ("", "circle-help", "Not enough data", "without enough data"),
-    OK: ("good", "circle-check", "OK", "OK"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +27,7 @@ class ReportCheckView:
     key: str
     title: str
     level: str
-    tone: str
-    icon: str
-    word: str
+    look: Look
     verdict: str
     advice: str
     basis: str
@@ -47,47 +37,42 @@ class ReportCheckView:
 
 @dataclass(frozen=True, slots=True)
 class ReportView:
-    """tallies: (tone, icon, n, words) of each level there is, worst first.
+    """tallies: (look, n) of each level there is, worst first.
 
     n: training pairs; looked_at: how many of them.
     """
 
     checks: list[ReportCheckView]
-    tallies: list[tuple[str, str, int, str]]
+    tallies: list[tuple[Look, int]]
     n: int
     looked_at: int
 
 
 def report_view(report: Mapping[str, Any], *, folded: bool = False) -> ReportView:
     """Worst checks first, otherwise in their order; those to fix open unless `folded`."""
-    ordered = sorted(report["checks"], key=lambda check: LEVELS.index(check["level"]))
-    n_of = Counter(check["level"] for check in ordered)
+    checks = [_check(check, folded=folded) for check in report["checks"]]
+    checks.sort(key=lambda check: WORST_FIRST.index(check.look.level))
+    n_of = Counter(check.look.level for check in checks)
     return ReportView(
-        [_check(check, folded=folded) for check in ordered],
-        [
-            (LEVEL_WORDS[level][0], LEVEL_WORDS[level][1], n_of[level], LEVEL_WORDS[level][3])
-            for level in LEVELS
-            if n_of[level]
-        ],
+        checks,
+        [(LOOKS[level], n_of[level]) for level in WORST_FIRST if n_of[level]],
         report["n"],
         report.get("looked_at", report["n"]),
     )
 
 
 def _check(check: Mapping[str, Any], *, folded: bool) -> ReportCheckView:
-    tone, icon, word, _ = LEVEL_WORDS[check["level"]]
+    look = look_of(check["level"])
     return ReportCheckView(
         key=check["key"],
         title=check["title"],
         level=check["level"],
-        tone=tone,
-        icon=icon,
-        word=word,
+        look=look,
         verdict=check["verdict"],
         advice=check["advice"],
         basis=check["basis"],
         evidence=[_evidence(part) for part in check["evidence"]],
-        is_open=check["level"] == STOP and not folded,
+        is_open=look.level is Level.BAD and not folded,
     )
 
 
@@ -182,7 +167,7 @@ COLUMNS = ("check", "verdict", "figure", "row", "value", "low", "high", "n")
 def csv_rows(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Every number of a report, one a line: shares as fractions, tables a cell a line."""
     for check in report["checks"]:
-        about = {"check": check["title"], "verdict": LEVEL_WORDS[check["level"]][2]}
+        about = {"check": check["title"], "verdict": look_of(check["level"]).word}
         yield about | {"figure": "in words", "row": check["verdict"]}
         for part in check["evidence"]:
             for line in _csv_part(part):

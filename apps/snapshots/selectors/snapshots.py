@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
+from django.db import connection
 from django.db.models import Count, Max, Min, Q, QuerySet
 from numpy.typing import NDArray
 
@@ -157,6 +158,25 @@ def barred_by(*, project: Project, recipe: SnapshotRecipe) -> frozenset[int]:
 def training_votes(snapshots: Iterable[str]) -> set[int]:
     rows = SnapshotRow.objects.filter(snapshot__in=list(snapshots), split=TRAIN)
     return {vote for votes in rows.values_list("vote_ids", flat=True) for vote in votes}
+
+
+def shared_training_rows(first: Iterable[str], second: Iterable[str]) -> int:
+    """Comparisons in the training rows of both groups of snapshots that a vote in both decided, or
+    that either has without votes (a ruling, a published label)."""
+    with connection.cursor() as cursor:
+        cursor.execute(_SHARED_ROWS, {"first": [*first], "second": [*second], "train": TRAIN})
+        return int(cursor.fetchone()[0])
+
+
+_SHARED_ROWS = """
+select count(distinct a.comparison_id)
+from snapshots_snapshotrow a
+join snapshots_snapshotrow b on b.comparison_id = a.comparison_id
+where a.snapshot_id = any(%(first)s) and a.split = %(train)s
+  and b.snapshot_id = any(%(second)s) and b.split = %(train)s
+  and (a.vote_ids = '[]' or b.vote_ids = '[]'
+       or exists (select from jsonb_array_elements(a.vote_ids) vote where b.vote_ids @> vote))
+"""
 
 
 def voters(votes: Iterable[int]) -> frozenset[int]:

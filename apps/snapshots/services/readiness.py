@@ -16,12 +16,12 @@ from apps.agreement.selectors.votes import newest_vote_id, report_get
 from apps.common.errors import Conflict
 from apps.common.registry import RunResult, run_results
 from apps.labeling.models import Choice, Decision
+from apps.snapshots.advice import Rules, Task
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import TRAIN
 from apps.snapshots.services.reporting import report_read
 from apps.snapshots.storage import artifact_store
 from measures.accuracy import pair_credit
-from measures.advice import Rules, Task
 from measures.estimate import Interval
 from measures.intervals import dyadic_interval, mean_interval
 from workers.artifacts import ArtifactError
@@ -122,7 +122,7 @@ class FactSource:
 
 @dataclass(slots=True)
 class Gathered:
-    """`facts`: keywords for `measures.advice.Facts`, those that are known; `sources` by the same
+    """`facts`: keywords for `advice.Facts`, those that are known; `sources` by the same
     names; `runs`: what was trained, for the project's own table of methods."""
 
     facts: dict[str, Any] = field(default_factory=dict)
@@ -297,7 +297,7 @@ class StatedForm(forms.Form):
     )
 
     def stated(self) -> dict[str, Any]:
-        """Keywords for `measures.advice.Facts`; a field with an error counts as not stated."""
+        """Keywords for `advice.Facts`; a field with an error counts as not stated."""
         self.full_clean()
         given = {
             name: value for name, value in self.cleaned_data.items() if value not in ("", None)

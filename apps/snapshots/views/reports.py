@@ -12,6 +12,7 @@ from apps.accounts.permissions import READERS, STAFF, project_page
 from apps.common.errors import DomainError, Missing
 from apps.common.http import Request
 from apps.common.spreadsheet import csv_lines
+from apps.snapshots.advice import Facts, advise
 from apps.snapshots.forms import SnapshotForm
 from apps.snapshots.models import Snapshot
 from apps.snapshots.reports import PARTS
@@ -20,7 +21,6 @@ from apps.snapshots.screens import report as screen
 from apps.snapshots.selectors import snapshots
 from apps.snapshots.services import reporting
 from apps.snapshots.services.readiness import StatedForm, gather
-from measures.advice import Facts, advise
 
 
 @require_safe

@@ -19,7 +19,8 @@ from apps.common.playbook import advice
 from apps.training.forms.needs import NeedsForm
 from apps.training.models import Run, RunInput
 from apps.training.selectors import pages
-from apps.training.services.kinds import KINDS, OPTIMISED, REWARDED, Role, held_out_judges
+from apps.training.services.held_out import held_out_judges
+from apps.training.services.kinds import KINDS, OPTIMISED, REWARDED, Role
 from apps.training.services.repeating import MOST_SEEDS
 from workers.config import (
     SettingField,

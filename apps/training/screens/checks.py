@@ -5,16 +5,17 @@ docs/preflight.md describes is left out with a sentence, and the others are show
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from apps.common.numbers import figure, filesize
 from apps.common.playbook import experiment_words
-from apps.common.report.blocks import Part, parts
+from apps.common.report.blocks import Part, part_of, parts
+from apps.common.report.levels import WORST_FIRST, Look, look_of
 from apps.training.models import Run
 from apps.training.selectors.results import report_read
 from apps.training.services.layouts import layouts_of_kind
-from measures.blocks import block_from_json
+from measures.blocks import Bars, block_from_json
 from workers.contract.jobs import LAYOUTS
 from workers.rules.experiments import EXPERIMENTS
 
@@ -27,16 +28,12 @@ METRICS = (
     "reward/cache_hit_rate",
     "throughput/response_tokens_per_s",
 )
-TONES = {"ok": "good", "warn": "warn", "block": "bad"}
-LEVELS = {"ok": "in order", "unknown": "not checked", "warn": "warning", "block": "blocked"}
-GRAVEST = ("block", "warn", "unknown", "ok")
 PARTS = {
     "rollout": "Generation",
     "reward": "Waiting for the reward",
     "update": "Update",
     "other": "Everything else",
 }
-BAR = 400  # units of a bar's drawing
 MOST = 200  # rows of any table
 MOST_DRAWN = 6  # drawings of one finding
 _WRONG = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError)
@@ -45,8 +42,7 @@ _WRONG = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowE
 @dataclass(frozen=True, slots=True)
 class PreflightFinding:
     title: str
-    level: str
-    tone: str
+    look: Look
     message: str
     figures: list[tuple[str, str]]
     parts: list[Part]
@@ -54,19 +50,10 @@ class PreflightFinding:
 
 @dataclass(frozen=True, slots=True)
 class Preflight:
-    level: str
-    tone: str
+    look: Look
     seconds: float | None
     findings: list[PreflightFinding]
     changed: list[tuple[str, str, str]]  # of a run in small: field, as it was, as it ran
-
-
-@dataclass(frozen=True, slots=True)
-class Bar:
-    title: str
-    words: str
-    width: float
-    is_peak: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +67,16 @@ class LayoutRow:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """`verdict` says whether it fits; `bars` are the phases; `lines` every entry of the ledger."""
+    """`verdict` says whether it fits; `phases` are drawn; `lines` are all entries of the ledger."""
 
     verdict: str
     tone: str
-    bars: list[Bar]
+    phases: Part
     models: list[tuple[str, str]]
     lines: list[tuple[str, str, str, str, str]]
     measures: list[tuple[str, str, str, str, str]]
     would_fit: str
     layouts: list[LayoutRow]
-    limit: float | None  # where the room ends on the bars, in units of the drawing
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +87,9 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """`parts`: (title, start, width, words, number of its colour) of the time of a step."""
+    """`shares`: of the time of a step."""
 
-    parts: list[tuple[str, float, float, str, int]]
+    shares: Part
     message: str
     facts: list[tuple[str, str]]
 
@@ -160,13 +146,12 @@ def checks_view(run: Run, latest: Mapping[str, tuple[int, float]]) -> Checks:
 
 def _preflight(data: Mapping[str, Any]) -> Preflight:
     findings = [_finding(one) for one in data["findings"][:MOST]]
-    findings.sort(key=lambda one: GRAVEST.index(one.level) if one.level in GRAVEST else 0)
+    findings.sort(key=lambda one: WORST_FIRST.index(one.look.level))
     changed = data.get("changed") or {}
     return Preflight(
-        level=LEVELS.get(data["level"], str(data["level"])),
-        tone=TONES.get(data["level"], ""),
+        look=look_of(str(data["level"])),
         seconds=_number(data.get("seconds")),
-        findings=[_worded(one) for one in findings],
+        findings=findings,
         changed=[(str(name), _shown(pair[0]), _shown(pair[1])) for name, pair in changed.items()],
     )
 
@@ -175,8 +160,7 @@ def _finding(one: Mapping[str, Any]) -> PreflightFinding:
     figures = one.get("figures") or {}
     return PreflightFinding(
         title=str(one["title"]),
-        level=str(one["level"]),
-        tone=TONES.get(one["level"], ""),
+        look=look_of(str(one["level"])),
         message=str(one["message"]),
         figures=[(str(name), _shown(value)) for name, value in figures.items()],
         parts=_drawn(one.get("evidence") or []),
@@ -194,10 +178,6 @@ def _drawn(blocks: Sequence[Mapping[str, Any]]) -> list[Part]:
     return parts(found)
 
 
-def _worded(one: PreflightFinding) -> PreflightFinding:
-    return replace(one, level=LEVELS.get(one.level, one.level))
-
-
 # --- memory ---
 
 
@@ -209,16 +189,11 @@ def _memory(data: Mapping[str, Any], kind: str) -> Memory:
         for p in data["phases"]
         if _whole(p["bytes"])
     ]
-    most = max([peak, *(size for _, _, size in phases), 1])
-    room_bytes = _whole(room["bytes"]) if room else None
     fits = data.get("fits")
     return Memory(
         verdict=_fits_words(peak, room, fits),
         tone={True: "good", False: "bad"}.get(fits, ""),
-        bars=[
-            Bar(title, filesize(size), round(BAR * size / most, 1), phase == data["peak_phase"])
-            for title, phase, size in phases
-        ],
+        phases=_phases(phases, str(data["peak_phase"]), room),
         models=[
             (str(one["model"]), filesize(_whole(one["bytes"]))) for one in data["models"][:MOST]
         ],
@@ -244,7 +219,23 @@ def _memory(data: Mapping[str, Any], kind: str) -> Memory:
         ],
         would_fit=str((data.get("would_fit") or {}).get("message") or ""),
         layouts=layout_rows(data.get("layouts") or [], kind),
-        limit=round(BAR * room_bytes / most, 1) if room_bytes and room_bytes <= most else None,
+    )
+
+
+def _phases(
+    phases: Sequence[tuple[str, str, int]], peak: str, room: Mapping[str, Any] | None
+) -> Part:
+    return part_of(
+        Bars(
+            title="",
+            rows=tuple(
+                (f"{title.capitalize()}{', the peak' if phase == peak else ''}", (float(size),))
+                for title, phase, size in phases
+            ),
+            said=tuple(filesize(size) for _, _, size in phases),
+            reference=float(_whole(room["bytes"])) if room else None,
+            reference_label=f"what {room['name']} has" if room else "",
+        )
     )
 
 
@@ -329,16 +320,15 @@ def _bottleneck(run: Run, latest: Mapping[str, tuple[int, float]]) -> Mapping[st
 
 
 def _waits(found: Mapping[str, Any], latest: Mapping[str, tuple[int, float]]) -> Waits:
-    shares, start = [], 0.0
-    for number, (part, title) in enumerate(PARTS.items(), 1):
-        share = _number(found["shares"].get(part, 0.0)) or 0.0
-        if not 0 <= share <= 1.001:
-            raise ValueError(f"a share of {share}")
-        if share:
-            width = round(BAR * share, 1)
-            shares.append((title, round(start, 1), width, f"{100 * share:.0f} %", number))
-            start += width
-    return Waits(parts=shares, message=str(found["message"]), facts=_speeds(found, latest))
+    shares = {title: _number(found["shares"].get(part)) or 0.0 for part, title in PARTS.items()}
+    if any(not 0 <= share <= 1.001 for share in shares.values()):
+        raise ValueError(f"shares of {list(shares.values())}")
+    drawn = Bars(
+        title="",
+        rows=tuple((title, (share,)) for title, share in shares.items() if share),
+        unit="share",
+    )
+    return Waits(shares=part_of(drawn), message=str(found["message"]), facts=_speeds(found, latest))
 
 
 def _speeds(
@@ -395,9 +385,9 @@ def _shown(value: Any) -> str:
 
 FILES = {Run.Kind.CHECK: "check.json", Run.Kind.PROBE: "probe.json"}
 OUTCOMES = {
-    "confirms": ("Suspicion confirmed", "bad", "circle-alert"),
-    "refutes": ("Suspicion refuted", "good", "circle-check"),
-    "undecided": ("Undecided", "warn", "circle-help"),
+    "confirms": "Suspicion confirmed",
+    "refutes": "Suspicion refuted",
+    "undecided": "Undecided",
 }
 _MOST_DRAWN = 8
 
@@ -409,8 +399,7 @@ class CheckResult:
 
     question: str = ""
     outcome: str = ""
-    tone: str = ""
-    icon: str = ""
+    look: Look | None = None
     words: str = ""
     meaning: str = ""
     evidence: list[Part] = field(default_factory=list)
@@ -437,15 +426,13 @@ def _of_check(run: Run) -> CheckResult:
     outcome, words = str(run.summary.get("outcome")), run.summary.get("words")
     if run.state != Run.State.FINISHED or outcome not in OUTCOMES or not isinstance(words, str):
         return CheckResult(question=question)
-    label, tone, icon = OUTCOMES[outcome]
     said = [one.text for one in asked.readings] if asked else ["", ""]
     meanings = dict(zip(("confirms", "refutes"), said, strict=True))
     drawn, problem = _evidence(run)
     return CheckResult(
         question=question,
-        outcome=label,
-        tone=tone,
-        icon=icon,
+        outcome=OUTCOMES[outcome],
+        look=look_of(outcome),
         words=words,
         meaning=meanings.get(outcome, ""),
         evidence=drawn,

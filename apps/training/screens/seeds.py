@@ -5,43 +5,19 @@ A mean over seeds is shown with how many seeds it stands on, and no seed is left
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
-from apps.common.numbers import figure, fixed
-from apps.common.report.axes import Axis, Tick, short
+from apps.common.numbers import figure
+from apps.common.report.axes import NUMBER, estimate
+from apps.common.report.blocks import Part, part_of
 from apps.training.models import Run
 from apps.training.selectors.pages import SeedMetric
+from measures.blocks import Curve, Series
 from measures.estimate import Interval
 from workers.contract.metrics import HEADLINES
 
 ENOUGH = 3  # runs: fewer are drawn, and said to be no result
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, FLOOR = 480, 250, 58, 466, 12, 208
 MOST_POINTS = 150  # of a drawn curve; the CSV has them all
-
-
-@dataclass(frozen=True, slots=True)
-class BandLine:
-    """A polyline; `is_whole` where all runs of the group stand behind it."""
-
-    points: str
-    is_whole: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Band:
-    lines: list[BandLine]
-    bands: list[str]
-    seeds: list[str]
-    dots: list[tuple[float, float, str]]
-    x_ticks: list[Tick]
-    y_ticks: list[Tick]
-    summary: str
-    width: int = WIDTH
-    height: int = HEIGHT
-    left: int = LEFT
-    right: int = RIGHT
-    floor: int = FLOOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +33,7 @@ class SeedMetricView:
     least: str
     greatest: str
     seeds: list[tuple[Run, str]]  # a run and its last figure in words
-    band: Band | None
+    band: Part | None
     broken: list[Run]
 
 
@@ -74,13 +50,14 @@ def seed_metric_views(runs: Sequence[Run], metrics: Sequence[SeedMetric]) -> lis
             for run in runs
             if run.pk in one.last and run.state == Run.State.FINISHED
         ]
+        value, spread = estimate(one.final, NUMBER)
         views.append(
             SeedMetricView(
                 name=one.name,
                 label=headline.title if headline else "",
                 unit=headline.said if headline else "",
-                value=_mean(one.final),
-                spread=_bounds(one.final),
+                value=value or "—",
+                spread=spread,
                 basis=_basis(one.final, len(runs)),
                 least=figure(min(finals)) if finals else "—",
                 greatest=figure(max(finals)) if finals else "—",
@@ -148,31 +125,6 @@ def csv_columns(runs: Sequence[Run]) -> list[str]:
 # --- words ---
 
 
-def _mean(of: Interval) -> str:
-    if of.value is None:
-        return "—"
-    return fixed(of.value, _places(of)) if of.low is not None else figure(of.value)
-
-
-def _bounds(of: Interval) -> str:
-    if of.value is None:
-        return ""
-    if of.low is None or of.high is None:
-        return of.no_interval or ""
-    places = _places(of)
-    return f"{fixed(of.low, places)} … {fixed(of.high, places)}"
-
-
-def _places(of: Interval) -> int:
-    """Decimals with which an interval of this width is told: three digits of the width."""
-    if of.low is None or of.high is None or not 0 < of.high - of.low < float("inf"):
-        return 3
-    width, places = of.high - of.low, 0
-    while width < 100 and places < 6:
-        width, places = width * 10, places + 1
-    return places
-
-
 def _basis(of: Interval, runs: int) -> str:
     return f"n = {of.n} of {runs} seeds" if of.n else f"no seed of {runs} has finished with it"
 
@@ -184,105 +136,58 @@ def _last(one: SeedMetric, run: Run) -> str:
     return f"{figure(value)} at step {step:,}"
 
 
-# --- geometry ---
+# --- the chart ---
 
 
-def _band(one: SeedMetric, runs: int) -> Band | None:
+def _band(one: SeedMetric, runs: int) -> Part | None:
     """Mean and interval by step, each seed's own line thin behind it. None without two steps."""
     steps = _thinned(one.steps)
     if len(steps) < 2:
         return None
-    means = [(step, at.value) for step, at in steps if at.value is not None]
-    values = [value for _, value in means]
+    values = [at.value for _, at in steps if at.value is not None]
     values += [value for points in one.curves.values() for _, value in points]
-    # Of two seeds the interval is often a hundred times as wide as the curve: it may leave the
-    # drawing, and is in the table.
-    low, high = min(values), max(values)
-    room = (high - low) or abs(high) or 1.0
-    bounds = [at.low for _, at in steps if at.low is not None and at.low > low - room]
-    bounds += [at.high for _, at in steps if at.high is not None and at.high < high + room]
-    x_axis = Axis([float(step) for step, _ in steps], LEFT, RIGHT)
-    y_axis = Axis([*values, *bounds], FLOOR, TOP)
-    return Band(
-        lines=_lines(steps, runs, x_axis, y_axis),
-        bands=_bands(steps, x_axis, y_axis),
-        seeds=[
-            _path([(float(s), v) for s, v in _thinned(points)], x_axis, y_axis)
-            for points in one.curves.values()
-            if len(points) > 1
-        ],
-        dots=_dots(means, x_axis, y_axis),
-        x_ticks=x_axis.ticks,
-        y_ticks=y_axis.ticks,
-        summary=_summary(one, steps),
+    return part_of(
+        Curve(
+            title="",
+            series=(*_means(steps, runs), *_seeds(one)),
+            x_label="step",
+            y_label="",
+            y_range=_drawn(values, [at for _, at in steps]),
+        )
     )
 
 
-def _dots(
-    means: Sequence[tuple[int, float]], x_axis: Axis, y_axis: Axis
-) -> list[tuple[float, float, str]]:
-    """A mark for each mean, unless there are so many that they would be a line of their own."""
-    if len(means) > 40:
-        return []
-    return [
-        (x_axis.at(x) or LEFT, y_axis.at(y) or FLOOR, f"{figure(y)} at step {x:,}")
-        for x, y in means
-    ]
+def _means(steps: Sequence[tuple[int, Interval]], runs: int) -> Iterator[Series]:
+    """A line for each number of seeds: where seeds drop out the mean jumps for that alone."""
+    for n in sorted({at.n for _, at in steps if at.value is not None}, reverse=True):
+        shown = [at if at.n == n else None for _, at in steps]
+        yield Series(
+            label=f"mean of {'all ' if n == runs else ''}{n} {'seed' if n == 1 else 'seeds'}",
+            x=tuple(float(step) for step, _ in steps),
+            y=tuple(at.value if at else None for at in shown),
+            low=tuple(at.low if at else None for at in shown),
+            high=tuple(at.high if at else None for at in shown),
+        )
+
+
+def _seeds(one: SeedMetric) -> Iterator[Series]:
+    for points in one.curves.values():
+        if len(points) > 1:
+            steps, values = zip(*_thinned(points), strict=True)
+            yield Series(label="", x=tuple(map(float, steps)), y=values, behind=True)
+
+
+def _drawn(values: Sequence[float], at: Sequence[Interval]) -> tuple[float, float]:
+    """Of two seeds the interval is often a hundred times as wide as the curve: it may leave the
+    drawing, and is in the table."""
+    low, high = min(values), max(values)
+    room = (high - low) or abs(high) or 1.0
+    ends = [x for one in at for x in (one.low, one.high) if x is not None]
+    near = [x for x in ends if low - room < x < high + room]
+    return min([low, *near]), max([high, *near])
 
 
 def _thinned(rows: Sequence[Any]) -> list[Any]:
     stride = max(1, -(-len(rows) // MOST_POINTS))
     kept = list(rows[::stride])
     return kept if not rows or kept[-1] == rows[-1] else [*kept, rows[-1]]
-
-
-def _lines(
-    steps: Sequence[tuple[int, Interval]], runs: int, x_axis: Axis, y_axis: Axis
-) -> list[BandLine]:
-    """The mean, cut where seeds drop out or come in: there it jumps for that reason alone."""
-    lines: list[BandLine] = []
-    stretch = [steps[0]]
-    for (_, before), now in pairwise(steps):
-        if now[1].n != before.n:
-            lines.append(_line(stretch, runs, x_axis, y_axis))
-            stretch = []
-        stretch.append(now)
-    lines.append(_line(stretch, runs, x_axis, y_axis))
-    return [line for line in lines if " " in line.points]
-
-
-def _line(
-    stretch: Sequence[tuple[int, Interval]], runs: int, x_axis: Axis, y_axis: Axis
-) -> BandLine:
-    points = [(float(step), at.value) for step, at in stretch if at.value is not None]
-    return BandLine(_path(points, x_axis, y_axis), is_whole=stretch[0][1].n == runs)
-
-
-def _path(points: Sequence[tuple[float, float]], x_axis: Axis, y_axis: Axis) -> str:
-    placed = [(x_axis.at(x), y_axis.at(y)) for x, y in points]
-    return " ".join(f"{x},{y}" for x, y in placed if x is not None and y is not None)
-
-
-def _bands(steps: Sequence[tuple[int, Interval]], x_axis: Axis, y_axis: Axis) -> list[str]:
-    stretches: list[list[tuple[int, float, float]]] = [[]]
-    for step, at in steps:
-        if at.low is None or at.high is None:
-            stretches.append([])
-        else:
-            stretches[-1].append((step, at.low, at.high))
-    bands = []
-    for stretch in stretches:
-        if len(stretch) > 1:
-            above = [(float(step), high) for step, _, high in stretch]
-            below = [(float(step), low) for step, low, _ in reversed(stretch)]
-            bands.append(_path([*above, *below], x_axis, y_axis))
-    return bands
-
-
-def _summary(one: SeedMetric, steps: Sequence[tuple[int, Interval]]) -> str:
-    (first_step, first), (last_step, last) = steps[0], steps[-1]
-    said = (
-        f"{one.name}, mean over seeds: {figure(first.value)} at step {short(first_step)} "
-        f"({first.n} seeds), {figure(last.value)} at step {short(last_step)} ({last.n} seeds)"
-    )
-    return f"{said}, 95 % interval {_bounds(last)}." if last.low is not None else f"{said}."

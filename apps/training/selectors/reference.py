@@ -14,7 +14,7 @@ MOST_RUNS = 12
 _MOST_RUNS = 60
 _POINTS = 2000
 # What must be alike for two runs' figures to be comparable: where they start, what they answer and
-# what rewards them, and how much they draw. Step sizes and prices are what is being judged.
+# what rewards them, and how much they draw. Step sizes and KL penalties are what is being judged.
 _INPUTS = ("sft", "policy", "reference", "reward", "prompts")
 _SETTINGS = (
     "batch_size",
@@ -29,8 +29,8 @@ _SETTINGS = (
 
 
 def healthy_like(run: Run) -> list[Run]:
-    """Finished runs of the project that differ from `run` in seed, step sizes or prices only, and
-    in which no rule raised a warning; newest first."""
+    """Finished runs of the project that differ from `run` in seed, step sizes or KL penalties
+    only, and in which no rule raised a warning; newest first."""
     if run.kind not in COMPARED_KINDS:
         return []
     others = (

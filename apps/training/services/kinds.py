@@ -4,8 +4,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import QuerySet
-
 from apps.common.errors import Conflict, DomainError
 from apps.snapshots.models import Snapshot
 from apps.training.models import Artifact, Checkpoint, Run, RunInput
@@ -208,12 +206,17 @@ KINDS: dict[str, KindRule] = {
 }
 
 
+REWARDED = OPTIMISED | {"evaluate"}  # kinds whose input `reward` is what a policy was trained on
+
 _OWN_JUDGE = "A model cannot be its own judge: choose one that learned from other people."
+_OWN_BASELINE = (
+    "A policy compared with itself differs by chance alone: choose the model it began as."
+)
 # (role, the role it must differ from, why)
 APART: dict[str, tuple[tuple[str, str, str], ...]] = {
     "ppo": (("judge", "reward", _OWN_JUDGE),),
     "grpo": (("judge", "reward", _OWN_JUDGE),),
-    "evaluate": (("judge", "reward", _OWN_JUDGE),),
+    "evaluate": (("judge", "reward", _OWN_JUDGE), ("sft", "policy", _OWN_BASELINE)),
     "assess": (
         ("judge", "reward", _OWN_JUDGE),
         ("other", "data", "This is the dataset itself: choose one from elsewhere."),
@@ -363,40 +366,3 @@ def _wanted(role: Role) -> str:
     if role.snapshots:
         return f"a snapshot of {' or '.join(sorted(role.snapshots))}"
     return f"a model of a {' or '.join(sorted(role.models))} run"
-
-
-# Keeping the judge held out: a reward model that judges policies rewards none.
-
-REWARDED = OPTIMISED | {"evaluate"}  # kinds whose input `reward` is what a policy was trained on
-_GIVEN_UP = (Run.State.FAILED, Run.State.CANCELLED)
-
-
-def held_out_judges(project_id: str) -> set[str]:
-    """Reward runs whose model judges some run of the project. One that a policy was optimised
-    against is held out no longer, whatever it judged since."""
-    rows = RunInput.objects.filter(run__project_id=project_id)
-    judges = _models(rows.filter(role="judge").exclude(run__state__in=_GIVEN_UP))
-    if not judges:
-        return judges
-    return judges - _models(rows.filter(role="reward", run__kind__in=OPTIMISED))
-
-
-def judge_check(*, project_id: str, kind: str, inputs: Mapping[str, Input]) -> None:
-    """Raises `DomainError` (judge_as_reward) where the reward would be a held-out judge: a policy
-    trained on it would be judged by what it was trained on."""
-    given = inputs.get("reward") if kind in REWARDED else None
-    if given is None or isinstance(given, Snapshot | Artifact):
-        return
-    model = given.pk if isinstance(given, Run) else given.run_id
-    if model in held_out_judges(project_id):
-        raise DomainError(
-            "This reward model is the held-out judge of other runs: a policy trained on it "
-            "could not be judged by it. Choose one that learned from other people.",
-            code="judge_as_reward",
-            field="inputs.reward",
-        )
-
-
-def _models(rows: QuerySet[RunInput]) -> set[str]:
-    pairs = rows.values_list("upstream_id", "checkpoint__run_id")
-    return {one for pair in pairs for one in pair if one}

@@ -14,13 +14,13 @@ from apps.common.json_limits import json_check, storable
 from apps.snapshots.models import Snapshot
 from apps.training.models import Artifact, Checkpoint, Run, RunAttempt, RunInput
 from apps.training.services.attempts import run_dispatch
+from apps.training.services.held_out import judge_check
 from apps.training.services.kinds import (
     KINDS,
     SHORT,
     Input,
     approval_check,
     inputs_check,
-    judge_check,
     run_inputs,
 )
 from apps.training.services.layouts import launcher_of, needs_check, needs_of

@@ -111,9 +111,20 @@ class AsyncClient:
         """The current guidelines, and whether you have acknowledged them."""
         return await self._send(operations.guidelines(project))
 
+    async def guidelines_publish(
+        self, project: str, body: str, *, is_major: bool = False
+    ) -> types.Guidelines:
+        """The next version of the guidelines, for admins. is_major: all have to read it first."""
+        return await self._send(operations.guidelines_publish(project, body, is_major=is_major))
+
     async def acknowledge(self, project: str, version: int) -> types.Guidelines:
         """Say that you have read this version of the guidelines."""
         return await self._send(operations.acknowledge(project, version))
+
+    async def progress(self, project: str, *, after: int = 0, limit: int = 50) -> types.Progress:
+        """How you do yourself: pace, agreement, practice, and a page of your gold pairs where the
+        project shows them."""
+        return await self._send(operations.progress(project, after=after, limit=limit))
 
     # --- import ----------------------------------------------------------------------------------
 

@@ -62,10 +62,30 @@ def guidelines(project: str) -> Operation[types.Guidelines]:
     return Operation("GET", template, types.Guidelines.read, {"slug": project})
 
 
+def guidelines_publish(project: str, body: str, *, is_major: bool) -> Operation[types.Guidelines]:
+    return Operation(
+        "POST",
+        "/projects/{slug}/guidelines",
+        types.Guidelines.read,
+        {"slug": project},
+        body={"body": body, "is_major": is_major},
+    )
+
+
 def acknowledge(project: str, version: int) -> Operation[types.Guidelines]:
     template = "/projects/{slug}/guidelines/acknowledge"
     read = types.Guidelines.read
     return Operation("POST", template, read, {"slug": project}, body={"version": version})
+
+
+def progress(project: str, *, after: int, limit: int) -> Operation[types.Progress]:
+    return Operation(
+        "GET",
+        "/projects/{slug}/progress",
+        types.Progress.read,
+        {"slug": project},
+        query={"after": after, "limit": limit},
+    )
 
 
 def import_comparisons(

@@ -72,9 +72,19 @@ class Client:
         """See `AsyncClient.guidelines`."""
         return self._run(self._client.guidelines(project))
 
+    def guidelines_publish(
+        self, project: str, body: str, *, is_major: bool = False
+    ) -> types.Guidelines:
+        """See `AsyncClient.guidelines_publish`."""
+        return self._run(self._client.guidelines_publish(project, body, is_major=is_major))
+
     def acknowledge(self, project: str, version: int) -> types.Guidelines:
         """See `AsyncClient.acknowledge`."""
         return self._run(self._client.acknowledge(project, version))
+
+    def progress(self, project: str, *, after: int = 0, limit: int = 50) -> types.Progress:
+        """See `AsyncClient.progress`."""
+        return self._run(self._client.progress(project, after=after, limit=limit))
 
     def import_comparisons(
         self, project: str, rows: Sequence[Row], **options: Any

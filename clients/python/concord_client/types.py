@@ -272,6 +272,59 @@ class Guidelines(Answered):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Own(Answered):
+    """Your labeling. agreement: with others, of votes a day old or older; None while too few."""
+
+    today: int
+    goal: int
+    answers: int
+    share: int
+    left: int
+    minutes_per_ten: float | None = None
+    agreement: float | None = None
+    agreement_low: float | None = None
+    agreement_high: float | None = None
+    agreement_pairs: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt(Answered):
+    """A finished attempt at the qualification; state: passed or failed."""
+
+    number: int
+    state: str
+    right: int
+    pairs: int
+    finished_at: datetime | None = field(metadata=_MOMENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gold(Answered):
+    """A pair you answered whose answer is known. yours, known: left, right, tie or both_bad, as the
+    pair was shown to you."""
+
+    vote: int
+    at: datetime = field(metadata=_MOMENT)
+    prompt: str
+    yours: str
+    known: str
+    explanation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress(Answered):
+    """How you do yourself; gold pairs, a day old or older, only where `shows_gold`."""
+
+    own: Own = field(metadata={"read": Own.read})
+    attempts: tuple[Attempt, ...] = field(metadata=_each(Attempt))
+    shows_gold: bool
+    gold_right: int
+    gold_count: int
+    gold: tuple[Gold, ...] = field(metadata=_each(Gold))
+    after: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LabelingSettings(Answered):
     """How a project labels and decides; docs/labeling.md explains each.
 

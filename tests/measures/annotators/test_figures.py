@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from measures.annotators import LEVEL, Kind, Repeats, crowd_figures, holm, people_of
+from apps.agreement.reports.person import people_of
+from measures.annotators import LEVEL, Kind, Repeats, crowd_figures, holm
 from measures.annotators.sides import pulls_of
 from measures.annotators.work import others_of, tail_at_least, tail_at_most
 from tests.measures.annotators.people import team, work_of

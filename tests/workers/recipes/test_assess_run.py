@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from measures.trust import gaps
-from measures.trust.findings import Finding, Verdict, finding_from_json
-from measures.trust.lines import LINES
+from measures.trust.findings import LINES, Finding, Verdict, finding_from_json
 from tests.workers.recipes.conftest import SUBJECTS
 from tests.workers.recipes.language import Outcome, Workshop, assistant, tiny_llama, user
 from workers.assess.judging import ON_THE_WEB

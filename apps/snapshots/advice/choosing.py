@@ -21,7 +21,7 @@ Rules 4 and 5 come after 2 and 3 because neither rules nor SFT learns from votes
 
 from collections.abc import Callable, Iterator
 
-from measures.advice.facts import (
+from apps.snapshots.advice.facts import (
     BASELINE_ENOUGH,
     FEW_PAIRS,
     LEAST_AGREEMENT,

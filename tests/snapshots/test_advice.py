@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from measures.advice import Advice, Facts, Kind, Method, Rules, Task, advise
-from measures.advice.choosing import HEADLINES
+from apps.snapshots.advice import Advice, Facts, Kind, Method, Rules, Task, advise
+from apps.snapshots.advice.choosing import HEADLINES
 from measures.estimate import Interval
 
 

@@ -1,7 +1,7 @@
 """The lines of a reward model's page, in the order in which they are read.
 
 A line is a question, what must hold for green, and why it is asked. The functions that answer them
-live in the modules beside this one, each naming its line.
+live in `measures.trust`, each naming its line.
 """
 
 from dataclasses import dataclass

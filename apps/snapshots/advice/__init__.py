@@ -5,7 +5,7 @@ each piece with its reason and the number behind it. An unknown fact is asked fo
 takes no branch. No figure of any published comparison of methods is used.
 """
 
-from measures.advice.choosing import advise
-from measures.advice.facts import Advice, Facts, Item, Kind, Method, Rules, Task, Unknown
+from apps.snapshots.advice.choosing import advise
+from apps.snapshots.advice.facts import Advice, Facts, Item, Kind, Method, Rules, Task, Unknown
 
 __all__ = ["Advice", "Facts", "Item", "Kind", "Method", "Rules", "Task", "Unknown", "advise"]

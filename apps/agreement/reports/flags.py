@@ -4,6 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from apps.common.numbers import fixed, points
+from apps.common.numbers import share as percent
 from measures.annotators.figures import Crowd
 from measures.annotators.flags import (
     LEAST_GOLD,
@@ -40,17 +42,13 @@ def sentence(kind: Kind, crowd: Crowd, person: int, p: float, n_tests: int) -> s
     return f"{_WORDS[kind](crowd, person)} ({tested})."
 
 
-def percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
-
-
 def _small(p: float) -> str:
     return "< 0.0001" if p < 0.0001 else f"= {p:.4f}"
 
 
 def _counted(hits: int, n: int, noun: str) -> str:
-    share = wilson(hits, n)
-    shown = [percent(x) for x in (share.value, share.low, share.high) if x is not None]
+    found = wilson(hits, n)
+    shown = [percent(x) for x in (found.value, found.low, found.high) if x is not None]
     return f"{hits:,} of {n:,} {noun} ({shown[0]}; {shown[1]} to {shown[2]})"
 
 
@@ -92,8 +90,8 @@ def _agreement(crowd: Crowd, k: int) -> str:
         f"Agrees with {percent(found.others.mean[k])} of the other votes on {found.n_skill[k]:,} "
         f"pairs, where chance gives {percent(found.chance[k])} and the others agree among "
         f"themselves in {percent(found.among[k])} {where}. That is a skill of "
-        f"{_signed(found.skill[k])} ({_signed(found.skill_low[k])} to "
-        f"{_signed(found.skill_high[k])}): 1 is like the others, 0 a coin, below 0 their reverse"
+        f"{fixed(found.skill[k], 2)} ({fixed(found.skill_low[k], 2)} to "
+        f"{fixed(found.skill_high[k], 2)}): 1 is like the others, 0 a coin, below 0 their reverse"
     )
 
 
@@ -147,11 +145,7 @@ def _gap(difference: Means, k: int) -> str:
 
 
 def _points(gap: float) -> str:
-    return f"{100 * gap:+.1f} points".replace("-", "−")
-
-
-def _signed(number: float) -> str:
-    return f"{number:.2f}".replace("-", "−")
+    return f"{points(gap)} points"
 
 
 _WORDS: dict[Kind, Callable[[Crowd, int], str]] = {

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from apps.agreement.reports.flags import LABELS, sentence
 from measures.annotators.agreeing import THIRD
 from measures.annotators.figures import Compared, Counts, Crowd, Longer
 from measures.annotators.flags import (
@@ -17,7 +18,6 @@ from measures.annotators.flags import (
     Tested,
     tests_of,
 )
-from measures.annotators.words import LABELS, sentence
 from measures.annotators.work import LEAST_PAIRS, Means
 from measures.intervals import wilson
 from measures.position import binomial_test

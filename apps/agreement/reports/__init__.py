@@ -1,0 +1,1 @@
+"""What is said of single annotators: their figures as stored data, their flags in sentences."""
