@@ -55,7 +55,7 @@ def crowd_write(
         for k, choice in enumerate(choices):
             slot = Slot.objects.create(
                 project=project,
-                comparison=comparison,
+                task=comparison,
                 position=k + 1,
                 state="done",
                 annotator=people[k],
@@ -93,7 +93,7 @@ def votes_write(project: Project, rows: Iterable[dict[str, Any]]) -> None:
         slots.append(
             Slot(
                 project=project,
-                comparison=pairs[row["pair"]],
+                task=pairs[row["pair"]],
                 position=taken[row["pair"]],
                 state="done",
                 annotator=row["who"],

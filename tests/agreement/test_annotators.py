@@ -76,12 +76,12 @@ def test_a_hidden_repeat_is_compared_with_the_vote_it_repeats(project: Project, 
     other = "b" if first.left_is == "a" else "a"
     slot = Slot.objects.create(
         project=project,
-        comparison_id=first.comparison_id,
+        task_id=first.comparison_id,
         position=90,
         kind="repeat",
         state="done",
         annotator=ana,
-        measures=first,
+        measures_id=first.pk,
         left_is=other,
     )
     Vote.objects.create(

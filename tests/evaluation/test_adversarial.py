@@ -80,7 +80,7 @@ def vote_all(project: Project, people: list[User], *, most: int = 10**6) -> int:
     cast = 0
     for person in people:
         for _ in range(most):
-            lease = slot_lease_next(project=project, annotator=person)
+            lease = slot_lease_next(project=project, annotator=person, kinds=("pair",))
             if not isinstance(lease, Lease):
                 break
             row = Comparison.objects.get(slots=lease.slot)

@@ -61,7 +61,7 @@ def test_every_output_becomes_one_task_for_three_people(
     assert is_new
     tasks = Task.objects.filter(project=checkpoint.project)
     assert tasks.count() == ranking.outputs.count() == 20
-    assert set(tasks.values_list("kind", "low", "high", "overlap")) == {("graded", 1, 7, 3)}
+    assert set(tasks.values_list("kind", "low", "high", "overlap")) == {("grade", 1, 7, 3)}
     assert Slot.objects.filter(state="free").count() == 60
     policy = assessment.inputs.get(role="policy").checkpoint_id
     origins = TaskItem.objects.values_list("response__origin", "response__origin_ref")

@@ -53,7 +53,7 @@ def crowd_make(project: Project, *, debates: int = N_DEBATES, start: int = 0) ->
     slots = Slot.objects.bulk_create(
         Slot(
             project=project,
-            comparison=comparison,
+            task=comparison,
             position=k + 1,
             state="done",
             annotator=people[(row * 7 + k * 3) % N_PEOPLE],

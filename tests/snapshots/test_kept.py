@@ -59,7 +59,7 @@ def voted(project: Project, people: list[User], n: int, votes: int) -> None:
     slots = Slot.objects.bulk_create(
         Slot(
             project=project,
-            comparison=pair,
+            task=pair,
             position=k + 1,
             state="done",
             annotator=people[(row + k) % len(people)],

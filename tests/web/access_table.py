@@ -395,7 +395,7 @@ def rating_task(world: World) -> Task:
     """A task nobody holds or has rated; made again for each try."""
     row = {"prompt": "Which?", "responses": ["This.", "That."]}
     tasks_import(project=world.project, rows=[row])
-    return Task.objects.get(project=world.project)
+    return Task.objects.exclude(kind="pair").get(project=world.project)
 
 
 def rating_task_id(world: World) -> dict[str, Any]:

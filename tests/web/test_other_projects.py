@@ -27,7 +27,7 @@ def elsewhere(db: None) -> dict[str, object]:
         "vote": answer.pk,
         "lease": leased(project, ben),
         "comparison": answer.comparison_id,
-        "task": Task.objects.get(project=project).pk,
+        "task": Task.objects.exclude(kind="pair").get(project=project).pk,
     }
 
 

@@ -26,7 +26,7 @@ OLD_STATES = {Task.State.DECIDED.value: "rated"}
 
 
 class RatingsIn(Schema):
-    rows: list[dict[str, Any]] = Field(max_length=MOST_ROWS, description="see docs/ratings.md")
+    rows: list[dict[str, Any]] = Field(max_length=MOST_ROWS, description="see docs/labeling.md")
 
 
 class RatingsReportOut(Schema):

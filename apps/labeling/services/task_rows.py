@@ -123,7 +123,7 @@ class ResponseGiven(_Strict):
 
 
 class TaskFields(_Strict):
-    """The fields of a row; `docs/ratings.md` says what each means."""
+    """The fields of a row; `docs/labeling.md` says what each means."""
 
     prompt: Annotated[Any, BeforeValidator(lambda given: messages_from(given, role="user"))]
     responses: list[Annotated[ResponseGiven, BeforeValidator(_answer)]] = Field(

@@ -36,6 +36,7 @@ from apps.labeling.forms.settings import OptOutForm
 from apps.labeling.models import Slot, Task
 from apps.labeling.screens import label as bar
 from apps.labeling.screens import label as screen
+from apps.labeling.screens import rating_screen
 from apps.labeling.screens import work as work_screen
 from apps.labeling.screens.annotators import topics_of
 from apps.labeling.screens.work import answer_rows, answers_only
@@ -276,8 +277,11 @@ def _shown(
 ) -> HttpResponse:
     """The screen of the kind of task that came."""
     if isinstance(got, Lease) and got.kind != Task.Kind.PAIR:
-        url = reverse("labeling:rate", args=[request.project.slug])
-        return HttpResponseClientRedirect(url) if request.htmx else redirect(url)
+        if request.htmx:  # another screen, with scripts of its own
+            return HttpResponseClientRedirect(label_url(request))
+        notice = more.get("notice")
+        context = rating_screen.context(got, notice=str(notice.text) if notice else "")
+        return render(request, "labeling/rating.html", context, status=status)
     return _page(request, _context(request, got, **more), status=status)
 
 
