@@ -61,7 +61,7 @@ def test_the_longer_answer_is_the_one_with_more_to_read(project: Project, ana: U
     pairs_make(project, 2)
     for number in (1, 2):
         lease = leased(project, ana)
-        pair = Comparison.objects.get(pk=Slot.objects.get(pk=lease.slot).comparison_id)
+        pair = Comparison.objects.get(pk=Slot.objects.get(pk=lease.slot).task_id)
         longest = len(pair.response_a.messages[-1]["content"]) > len(
             pair.response_b.messages[-1]["content"]
         )

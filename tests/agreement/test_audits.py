@@ -73,7 +73,7 @@ def test_the_sample_is_the_one_that_is_handed_out(project: Project, rita: User) 
     sample = audit_sample(project=project)
     assert (len(sample.done), sample.due) == (n, due - n)
     # who has met a pair is not asked about the other vote on it
-    assert n == Slot.objects.filter(kind="audit").values("comparison").distinct().count()
+    assert n == Slot.objects.filter(kind="audit").values("task").distinct().count()
 
 
 def test_audits_due_are_counted_up_to_a_number(
