@@ -16,7 +16,7 @@ from concord_client import AsyncClient, Pair
 
 _FIELDS = re.compile(r'<input type="hidden" name="(\w+)" value="([^"]*)"')
 _UNDO = re.compile(r'href="\?answer=(\d+)"')
-_PANE = re.compile(r'<section class="pane.*?</section>', re.DOTALL)
+_PANE = re.compile(r'<(?:article|section) class="pane.*?</(?:article|section)>', re.DOTALL)
 _TIMEOUT = aiohttp.ClientTimeout(total=60)
 
 
