@@ -114,7 +114,7 @@ from generate_series(1, %(n)s / 4) p, generate_series(1, 4) k,
      lateral (select random() as r, random() as s, p + k) draws
 """
 _SLOTS = """
-insert into labeling_slot (project_id, comparison_id, position, kind, state, priority, shuffle,
+insert into labeling_slot (project_id, task_id, position, kind, state, priority, shuffle,
                            topic, language, annotator_id, leased_at, left_is)
 select %(project)s, c.id, k, 'regular', case when k <= n_votes then 'done' else 'free' end,
        c.priority, c.shuffle, 'topic ' || (c.id / 4) %% 40, 'en',
@@ -126,10 +126,10 @@ _VOTES = """
 insert into labeling_vote (project_id, comparison_id, slot_id, annotator_id, choice, chosen_id,
   left_is, criteria, reasons, rationale, flags, idempotency_key, source, revision, is_current,
   cast_at)
-select %(project)s, s.comparison_id, s.id, s.annotator_id, 'a', c.response_a_id, 'a', '{}', '{}',
+select %(project)s, s.task_id, s.id, s.annotator_id, 'a', c.response_a_id, 'a', '{}', '{}',
        '', case when s.id %% 200 = 0 then '{unsafe}'::text[] else '{}' end, s.id::text, 'page', 1,
        true, now() - s.shuffle * interval '30 days'
-from labeling_slot s join labeling_comparison c on c.id = s.comparison_id where s.state = 'done'
+from labeling_slot s join labeling_comparison c on c.id = s.task_id where s.state = 'done'
 """
 _DECISIONS = """
 insert into labeling_decision (comparison_id, project_id, outcome, winner, n_a, n_b, n_tie,

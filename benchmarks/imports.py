@@ -143,7 +143,7 @@ def by_bulk_create(project: Any, rows: list[dict[str, Any]]) -> int:
         )
         Slot.objects.bulk_create(
             [
-                Slot(project=project, comparison=c, position=p, shuffle=c.shuffle)
+                Slot(project=project, task=c, position=p, shuffle=c.shuffle)
                 for c in made
                 for p in (1, 2, 3)
             ]

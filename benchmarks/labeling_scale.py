@@ -35,7 +35,7 @@ LANES: dict[str, tuple[dict[str, float], float]] = {
 PLAIN = """
 select s.id from labeling_slot s
 where s.project_id = %(project)s and s.state = 'free'
-  and s.comparison_id not in (select m.comparison_id from labeling_slot m
+  and s.task_id not in (select m.task_id from labeling_slot m
                               where m.annotator_id = %(annotator)s)
 order by s.shuffle + 0 limit 1 for update skip locked
 """

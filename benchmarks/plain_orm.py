@@ -20,8 +20,8 @@ from measures.voting import decide
 @transaction.atomic
 def lease(project: Project, annotator: User) -> Slot:
     """The next free slot, with its comparison's texts; it is this annotator's from now on."""
-    mine = Slot.objects.filter(comparison=OuterRef("comparison"), annotator=annotator)
-    skipped = Skip.objects.filter(comparison=OuterRef("comparison"), annotator=annotator)
+    mine = Slot.objects.filter(task=OuterRef("task"), annotator=annotator)
+    skipped = Skip.objects.filter(task=OuterRef("task"), annotator=annotator)
     slot: Any = (
         Slot.objects.select_for_update(skip_locked=True, of=("self",))
         .filter(~Exists(mine), ~Exists(skipped), project=project, state="free")
@@ -32,9 +32,9 @@ def lease(project: Project, annotator: User) -> Slot:
     slot.leased_at = timezone.now()
     slot.leased_until = slot.leased_at + timedelta(seconds=900)
     slot.save()
-    return Slot.objects.select_related(
-        "comparison__prompt", "comparison__response_a", "comparison__response_b"
-    ).get(pk=slot.pk)
+    return Slot.objects.select_related("task__prompt", "task__response_a", "task__response_b").get(
+        pk=slot.pk
+    )
 
 
 @transaction.atomic
@@ -42,7 +42,7 @@ def vote(project: Project, annotator: User, slot_id: int, choice: str) -> tuple[
     """Store the vote, decide its comparison, lease the next slot."""
     Membership.objects.get(project=project, user=annotator)
     slot = Slot.objects.select_for_update().get(pk=slot_id, annotator=annotator)
-    comparison = Comparison.objects.select_for_update().get(pk=slot.comparison_id)
+    comparison = Comparison.objects.select_for_update().get(pk=slot.task_id)
     settings = LabelingSettings.objects.get(project=project)
     chosen = {"a": comparison.response_a_id, "b": comparison.response_b_id}
     stored = Vote.objects.create(

@@ -5,7 +5,7 @@ from django.db.models import Q
 
 from apps.accounts.models import Project, User
 from apps.common.models import Named
-from apps.labeling.models import RatingTask
+from apps.labeling.models import Task
 from apps.training.models import Checkpoint, Run
 
 
@@ -73,7 +73,7 @@ class RankedOutput(models.Model):
     """One output of a ranking: the model's score, and the task in which people grade it."""
 
     ranking = models.ForeignKey(OutputRanking, on_delete=models.CASCADE, related_name="outputs")
-    task = models.ForeignKey(RatingTask, on_delete=models.PROTECT, related_name="+")
+    task = models.ForeignKey(Task, on_delete=models.PROTECT, related_name="+")
     score = models.FloatField()
 
     class Meta:

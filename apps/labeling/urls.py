@@ -115,6 +115,7 @@ urlpatterns = [
     path("<slug:slug>/rate/mine/", ratings.mine, name="ratings_mine"),
     path("<slug:slug>/rate/mine/<int:rating_id>/", ratings.change, name="rating_change"),
     path("<slug:slug>/ratings/", ratings.tasks, name="rating_tasks"),
+    path("<slug:slug>/ratings/pairs/", ratings.pairs, name="rating_pairs"),
     path("<slug:slug>/ratings/<int:task_id>/", ratings.task, name="rating_task"),
     path(
         "<slug:slug>/ratings/<int:task_id>/state/",

@@ -120,7 +120,7 @@ with ordered as (
   from labeling_comparison c join labeling_prompt p on p.id = c.prompt_id
   where c.project_id = %(project)s
 )
-insert into labeling_slot (project_id, comparison_id, position, kind, state, priority, shuffle,
+insert into labeling_slot (project_id, task_id, position, kind, state, priority, shuffle,
                            topic, language, annotator_id, leased_at, leased_until, left_is)
 select %(project)s, c.id, k, 'regular', case when voted then 'done' else 'free' end,
        case when k > 3 then c.priority + 1 else c.priority end, c.shuffle, c.topic, c.language,
@@ -135,14 +135,14 @@ _VOTES = """
 insert into labeling_vote (project_id, comparison_id, slot_id, annotator_id, choice, chosen_id,
   left_is, criteria, reasons, rationale, flags, guideline_id, idempotency_key, source, revision,
   is_current, cast_at)
-select %(project)s, s.comparison_id, s.id, s.annotator_id,
+select %(project)s, s.task_id, s.id, s.annotator_id,
        case when contested and s.position = 3 then 'tie' when contested and s.position = 2 then 'b'
             else 'a' end,
        case when contested and s.position = 3 then null when contested and s.position = 2
             then c.response_b_id else c.response_a_id end,
        s.left_is, '{}', '{}', '', '{}', g.id, s.id::text, 'page', 1, true,
        now() - interval '30 days' + s.shuffle * interval '29 days'
-from labeling_slot s join labeling_comparison c on c.id = s.comparison_id
+from labeling_slot s join labeling_comparison c on c.id = s.task_id
 join labeling_guideline g on g.project_id = s.project_id
 cross join lateral (select c.overlap > 3) x(contested)
 where s.project_id = %(project)s and s.state = 'done'

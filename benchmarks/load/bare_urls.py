@@ -11,11 +11,11 @@ _CYCLE = """
 with closed as (
   update labeling_slot set state = 'done', leased_until = null
   where id = %(slot)s and annotator_id = %(annotator)s and state = 'leased'
-  returning id, project_id, comparison_id
+  returning id, project_id, task_id
 ), voted as (
   insert into labeling_vote (project_id, comparison_id, slot_id, annotator_id, choice, left_is,
     criteria, reasons, rationale, flags, idempotency_key, source, revision, is_current, cast_at)
-  select project_id, comparison_id, id, %(annotator)s, 'tie', 'a', '{}', '{}', '', '{}', id, 'page',
+  select project_id, task_id, id, %(annotator)s, 'tie', 'a', '{}', '{}', '', '{}', id, 'page',
     1, true, now() from closed
   returning id
 ), next as (
@@ -24,13 +24,13 @@ with closed as (
   where id = (
     select s.id from labeling_slot s
     where s.project_id = (select id from accounts_project where slug = 'bare') and s.state = 'free'
-      and not exists (select from labeling_slot m where m.comparison_id = s.comparison_id
+      and not exists (select from labeling_slot m where m.task_id = s.task_id
                       and m.annotator_id = %(annotator)s)
     order by s.shuffle limit 1 for no key update skip locked)
-  returning id, comparison_id
+  returning id, task_id
 )
 select n.id, (select id from voted), p.messages, a.messages, b.messages
-from next n join labeling_comparison c on c.id = n.comparison_id
+from next n join labeling_comparison c on c.id = n.task_id
 join labeling_prompt p on p.id = c.prompt_id
 join labeling_response a on a.id = c.response_a_id
 join labeling_response b on b.id = c.response_b_id

@@ -113,7 +113,7 @@ select
   count(*) filter (where p.votes <> c.n_votes) as "a wrong count of votes",
   count(*) filter (where p.votes <> (
     select count(*) from labeling_slot s
-    where s.comparison_id = c.id and s.state = 'done')) as "votes without a slot of their own"
+    where s.task_id = c.id and s.state = 'done')) as "votes without a slot of their own"
 from per_comparison p
 join labeling_comparison c on c.id = p.comparison_id
 join labeling_labelingsettings l on l.project_id = c.project_id

@@ -178,7 +178,7 @@ group by i, r.prompt_id
     "create temporary table places as select id, external_id::int as item, response_a_id,"
     " response_b_id from labeling_comparison where project_id = %(project)s",
     """
-insert into labeling_slot (project_id, comparison_id, position, kind, state, priority, shuffle,
+insert into labeling_slot (project_id, task_id, position, kind, state, priority, shuffle,
                            topic, language, annotator_id, left_is)
 select %(project)s, p.id, row_number() over (partition by p.id order by v.person), 'regular',
        'done', 0, 0, '', '', v.person, 'a'
@@ -192,7 +192,7 @@ insert into labeling_vote (project_id, comparison_id, slot_id, annotator_id, cho
 select %(project)s, p.id, s.id, s.annotator_id, v.choice,
        case v.choice when 'a' then p.response_a_id when 'b' then p.response_b_id end, 'a', '{}',
        '{}', '', '{}', 'k' || s.id, 'import', 1, true, now()
-from labeling_slot s join places p on p.id = s.comparison_id
+from labeling_slot s join places p on p.id = s.task_id
 join cast_votes v on v.item = p.item and v.person = s.annotator_id
 """,
     """
@@ -216,20 +216,20 @@ with chosen as (
   select c.id, c.response_a_id, c.response_b_id,
          (select u from unnest(%(people)s::bigint[]) u
           where not exists (select from labeling_slot s
-                            where s.comparison_id = c.id and s.annotator_id = u) limit 1) as person
+                            where s.task_id = c.id and s.annotator_id = u) limit 1) as person
   from labeling_comparison c where c.project_id = %(project)s order by c.shuffle limit %(n)s
 ), placed as (
-  insert into labeling_slot (project_id, comparison_id, position, kind, state, priority, shuffle,
+  insert into labeling_slot (project_id, task_id, position, kind, state, priority, shuffle,
                              topic, language, annotator_id, left_is)
   select %(project)s, id, 6, 'regular', 'done', 0, 0, '', '', person, 'a' from chosen
-  returning id, comparison_id, annotator_id
+  returning id, task_id, annotator_id
 ), cast_now as (
   insert into labeling_vote (project_id, comparison_id, slot_id, annotator_id, choice, chosen_id,
     left_is, criteria, reasons, rationale, flags, idempotency_key, source, revision, is_current,
     cast_at)
-  select %(project)s, s.comparison_id, s.id, s.annotator_id, 'a', c.response_a_id, 'a', '{}', '{}',
+  select %(project)s, s.task_id, s.id, s.annotator_id, 'a', c.response_a_id, 'a', '{}', '{}',
          '', '{}', 'k' || s.id, 'import', 1, true, now()
-  from placed s join chosen c on c.id = s.comparison_id
+  from placed s join chosen c on c.id = s.task_id
   returning comparison_id
 ), counted as (
   update labeling_decision d set n_a = n_a + 1 from cast_now v

@@ -55,7 +55,7 @@ def crowd_write(
         for k, choice in enumerate(choices):
             slot = Slot.objects.create(
                 project=project,
-                comparison=comparison,
+                task=comparison,
                 position=k + 1,
                 state="done",
                 annotator=people[k],
@@ -93,7 +93,7 @@ def votes_write(project: Project, rows: Iterable[dict[str, Any]]) -> None:
         slots.append(
             Slot(
                 project=project,
-                comparison=pairs[row["pair"]],
+                task=pairs[row["pair"]],
                 position=taken[row["pair"]],
                 state="done",
                 annotator=row["who"],
@@ -105,16 +105,14 @@ def votes_write(project: Project, rows: Iterable[dict[str, Any]]) -> None:
         [
             Vote(
                 project=project,
-                comparison=slot.comparison,
+                comparison_id=slot.task_id,
                 slot=slot,
                 annotator=row["who"],
                 choice=row["choice"],
-                chosen={"a": slot.comparison.response_a, "b": slot.comparison.response_b}.get(
-                    row["choice"]
-                ),
+                chosen={"a": slot.task.response_a, "b": slot.task.response_b}.get(row["choice"]),
                 left_is=row.get("left_is", ""),
                 active_ms=row.get("active_ms"),
-                idempotency_key=f"{slot.comparison.pk}",
+                idempotency_key=f"{slot.task.pk}",
                 cast_at=row.get("cast_at", moment),
             )
             for row, slot in zip(rows, slots, strict=True)

@@ -74,7 +74,7 @@ def crowd_write(
         [
             Slot(
                 project=project,
-                comparison=comparisons[item],
+                task=comparisons[item],
                 position=place,
                 state=Slot.State.DONE,
                 annotator=people[person],

@@ -61,7 +61,7 @@ def test_the_longer_answer_is_the_one_with_more_to_read(project: Project, ana: U
     pairs_make(project, 2)
     for number in (1, 2):
         lease = leased(project, ana)
-        pair = Comparison.objects.get(pk=Slot.objects.get(pk=lease.slot).comparison_id)
+        pair = Comparison.objects.get(pk=Slot.objects.get(pk=lease.slot).task_id)
         longest = len(pair.response_a.messages[-1]["content"]) > len(
             pair.response_b.messages[-1]["content"]
         )
@@ -76,12 +76,12 @@ def test_a_hidden_repeat_is_compared_with_the_vote_it_repeats(project: Project, 
     other = "b" if first.left_is == "a" else "a"
     slot = Slot.objects.create(
         project=project,
-        comparison_id=first.comparison_id,
+        task_id=first.comparison_id,
         position=90,
         kind="repeat",
         state="done",
         annotator=ana,
-        measures=first,
+        measures_id=first.pk,
         left_is=other,
     )
     Vote.objects.create(
@@ -103,7 +103,7 @@ def test_a_hidden_repeat_is_compared_with_the_vote_it_repeats(project: Project, 
 
 def test_only_places_that_decide_count_as_work(project: Project) -> None:
     crowd_write(project, [["a", "a", "b"]] * 4)
-    Slot.objects.filter(comparison__in=Comparison.objects.all()[:1]).update(kind="former")
+    Slot.objects.filter(task__in=Comparison.objects.all()[:1]).update(kind="former")
     annotator_reports_refresh(project=project)
     assert set(AnnotatorReport.objects.values_list("n_votes", flat=True)) == {3}
 

@@ -73,7 +73,7 @@ def test_the_sample_is_the_one_that_is_handed_out(project: Project, rita: User) 
     sample = audit_sample(project=project)
     assert (len(sample.done), sample.due) == (n, due - n)
     # who has met a pair is not asked about the other vote on it
-    assert n == Slot.objects.filter(kind="audit").values("comparison").distinct().count()
+    assert n == Slot.objects.filter(kind="audit").values("task").distinct().count()
 
 
 def test_audits_due_are_counted_up_to_a_number(
@@ -115,10 +115,8 @@ def test_a_ruling_on_what_an_audit_found_does_not_hide_the_error(
     decided_make(project, n=2)
     wrong = audit(project, rita, "b")
     right = audit(project, rita, "a")
-    comparison_drop(comparison=wrong.comparison, by=ada)
-    labeling.comparison_adjudicate(
-        comparison=right.comparison, choice="a", reason="looked at", by=ada
-    )
+    comparison_drop(comparison=wrong.task, by=ada)
+    labeling.comparison_adjudicate(comparison=right.task, choice="a", reason="looked at", by=ada)
     sample = audit_sample(project=project)
     assert sorted(row.differs for row in sample.done) == [False, True]
     found = figures(
@@ -197,12 +195,12 @@ def test_a_fifth_of_corrupted_votes_is_what_the_page_shows(
         vote = Vote.objects.filter(comparison=pair).order_by("id")[pair.pk % 3]
         slot = Slot.objects.create(
             project=project,
-            comparison=pair,
+            task=pair,
             position=9,
             kind="audit",
             state="done",
             annotator=rita,
-            measures=vote,
+            measures_id=vote.pk,
         )
         Vote.objects.create(
             project=project,
@@ -337,7 +335,7 @@ def test_nobody_audits_a_pair_they_judged_in_an_earlier_round(
 ) -> None:
     (pair,) = decided_make(project, n=1)
     Slot.objects.create(
-        project=project, comparison=pair, position=1003, kind="former", state="done", annotator=rita
+        project=project, task=pair, position=1003, kind="former", state="done", annotator=rita
     )
     got = labeling.slot_lease_audit(project=project, annotator=rita)
     assert got.code == "audits_done"
@@ -379,7 +377,7 @@ def test_differences_are_listed_and_lead_to_the_dispute(
     audit(project, rita, "a")
     client = signed_in(rita)
     page = client.get(PAGE).content.decode()
-    assert f"/p/arguments/disputes/{wrong.comparison_id}/" in page
+    assert f"/p/arguments/disputes/{wrong.task_id}/" in page
     assert "1 audit<" in page
     assert "2 audits<" in client.get(f"{PAGE}?show=all").content.decode()
     csv = b"".join(client.get(f"{PAGE}audits.csv").streaming_content).decode().splitlines()

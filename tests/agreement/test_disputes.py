@@ -75,9 +75,7 @@ def test_what_waits_for_review_is_listed_and_says_why(
     Comparison.objects.filter(pk=pair.pk).update(
         state="review", review_reason="skipped by 3 people"
     )
-    Skip.objects.create(
-        project=project, comparison=pair, annotator=rita, reason="Prompt is unclear"
-    )
+    Skip.objects.create(project=project, task=pair, annotator=rita, reason="Prompt is unclear")
     assert listed(project, show="review") == ["pair-1"]
     assert "skipped by 3 people" in signed_in(rita).get(LIST).content.decode()
     page = signed_in(rita).get(f"{LIST}{pair.pk}/").content.decode()

@@ -481,12 +481,12 @@ def second_look(comparison: Comparison, kind: str, choice: str) -> None:
     first = comparison.votes.order_by("id")[0]
     slot = Slot.objects.create(
         project=comparison.project,
-        comparison=comparison,
+        task=comparison,
         position=9,
         kind=kind,
         state="done",
         annotator=first.annotator if kind == "repeat" else comparison.votes.last().annotator,
-        measures=first,
+        measures_id=first.pk,
     )
     Vote.objects.create(
         project=comparison.project,

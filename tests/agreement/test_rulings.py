@@ -38,7 +38,7 @@ def decision(pair: Comparison) -> tuple[str, str, str]:
 
 
 def places(pair: Comparison) -> Counter[tuple[str, str]]:
-    return Counter(Slot.objects.filter(comparison=pair).values_list("kind", "state"))
+    return Counter(Slot.objects.filter(task=pair).values_list("kind", "state"))
 
 
 def test_adjudicating_settles_a_comparison_and_keeps_its_votes(
@@ -134,9 +134,7 @@ def test_a_late_vote_changes_the_counts_and_nothing_that_was_ruled(
         dispute_make_gold(comparison=pair, choice="b", by=rita, **SAID)
     else:
         LabelingSettings.objects.update(skips_to_review=1)
-        leasing.skip_record(
-            project=project.pk, comparison=pair.pk, annotator=rita.pk, reason="unclear"
-        )
+        leasing.skip_record(project=project.pk, task=pair.pk, annotator=rita.pk, reason="unclear")
     before = decision(pair)
     labeling.vote_cast(
         slot=lease.slot, annotator=ana, idempotency_key=lease.key, choice="a", lease_next=False
@@ -331,12 +329,12 @@ def test_audits_and_repeats_of_the_earlier_round_stay(
     old = Vote.objects.get(annotator=people[0])
     Slot.objects.create(
         project=project,
-        comparison=pair,
+        task=pair,
         position=3,
         kind="audit",
         state="done",
         annotator=rita,
-        measures=old,
+        measures_id=old.pk,
     )
     LabelingSettings.objects.update(overlap=3, max_overlap=3)  # the new round reaches place 3
     newest = newer_guideline(project, ada)

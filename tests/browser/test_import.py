@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from apps.labeling.services.ratings import ratings_import
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from apps.accounts.models import Project, Role
 from apps.labeling import dispatch, services
 from apps.labeling.models import Comparison, ImportJob, Rating, RatingSlot, RatingTask
-from apps.labeling.services.ratings import ratings_import
 from tests.labeling.pairs import rate
 from tests.people import person_make
 

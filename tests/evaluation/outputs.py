@@ -8,8 +8,9 @@ from typing import Any
 from django.utils import timezone
 
 from apps.accounts.models import Project, User
-from apps.labeling.models import RatingSlot, RatingTask
-from apps.labeling.services.ratings import RatingLease, rating_lease_next, rating_submit
+from apps.labeling.models import Slot, Task
+from apps.labeling.services import slot_lease_next, vote_cast
+from apps.labeling.services.results import Lease
 from apps.snapshots.models import Snapshot
 from apps.snapshots.storage import artifact_store
 from apps.training.models import Artifact, Checkpoint, Run, RunInput
@@ -98,13 +99,13 @@ def grade_all(project: Project, people: list[User], grade_of: Any, *, at_most: i
     given = 0
     for person in people:
         while given < at_most * (people.index(person) + 1) // len(people):
-            lease = rating_lease_next(project=project, annotator=person)
-            if not isinstance(lease, RatingLease):
+            lease = slot_lease_next(project=project, annotator=person)
+            if not isinstance(lease, Lease):
                 break
             text = lease.responses[0][-1]["content"]
             a_while_ago = timezone.now() - timedelta(seconds=30)  # nobody reads in no time
-            RatingSlot.objects.filter(pk=lease.slot).update(leased_at=a_while_ago)
-            rating_submit(
+            Slot.objects.filter(pk=lease.slot).update(leased_at=a_while_ago)
+            vote_cast(
                 slot=lease.slot,
                 annotator=person,
                 idempotency_key=lease.key,
@@ -117,6 +118,6 @@ def grade_all(project: Project, people: list[User], grade_of: Any, *, at_most: i
 
 def shuffles(project: Project) -> list[str]:
     """Prompts of the queue in the order in which they are handed out."""
-    slots = RatingSlot.objects.filter(project=project, position=1).order_by("-priority", "shuffle")
-    tasks = RatingTask.objects.in_bulk(list(slots.values_list("task_id", flat=True)))
+    slots = Slot.objects.filter(project=project, position=1).order_by("-priority", "shuffle")
+    tasks = Task.objects.in_bulk(list(slots.values_list("task_id", flat=True)))
     return [tasks[slot.task_id].prompt.messages[0]["content"] for slot in slots]

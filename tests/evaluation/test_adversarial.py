@@ -26,7 +26,7 @@ from apps.evaluation.selectors.adversarial import (
 from apps.evaluation.selectors.outputs import outputs_of
 from apps.evaluation.services import ranking as services
 from apps.evaluation.services.ranking import hard_pairs_freeze, outputs_send, round_open
-from apps.labeling.models import Comparison, LabelingSettings, Prompt, RatingTask
+from apps.labeling.models import Comparison, LabelingSettings, Prompt, Task
 from apps.labeling.services import Lease, comparisons_import, slot_lease_next, vote_cast
 from apps.snapshots.models import Snapshot
 from apps.snapshots.services.freezing import snapshot_run
@@ -80,7 +80,7 @@ def vote_all(project: Project, people: list[User], *, most: int = 10**6) -> int:
     cast = 0
     for person in people:
         for _ in range(most):
-            lease = slot_lease_next(project=project, annotator=person)
+            lease = slot_lease_next(project=project, annotator=person, kinds=("pair",))
             if not isinstance(lease, Lease):
                 break
             row = Comparison.objects.get(slots=lease.slot)
@@ -326,7 +326,7 @@ def test_emil_is_told_in_numbers_what_sending_asks_for_and_sends_once(
     for _ in range(2):
         sent = browser.post(f"{page}send/", {"assessment": assessment.pk})
         assert (sent.status_code, sent.url) == (302, page)
-    assert RatingTask.objects.count() == 35
+    assert Task.objects.count() == 35
     html = text_of(browser, page)
     assert "0 of 105 grades" in html
     assert "0 of 35 graded" in html
@@ -437,7 +437,7 @@ def test_what_belongs_to_another_model_or_project_leads_nowhere(
         f"{api_base(checkpoint).replace(checkpoint.pk, foreign.pk)}/rankings",
     ):
         assert browser.get(path).status_code == 404, path
-    before = (RatingTask.objects.count(), Comparison.objects.count())
+    before = (Task.objects.count(), Comparison.objects.count())
     for path, sent in (
         (f"{base(checkpoint)}/ranking/send/", {"assessment": run.pk}),
         (f"{base(checkpoint)}/ranking/send/", {"assessment": "nul\x00"}),
@@ -445,7 +445,7 @@ def test_what_belongs_to_another_model_or_project_leads_nowhere(
         (f"{base(checkpoint)}/adversarial/{round_.pk}/freeze/", {}),
     ):
         assert browser.post(path, sent).status_code == 404, path
-    assert (RatingTask.objects.count(), Comparison.objects.count()) == before
+    assert (Task.objects.count(), Comparison.objects.count()) == before
 
 
 def test_a_program_sends_asks_and_freezes_as_the_pages_do(

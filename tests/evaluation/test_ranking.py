@@ -21,8 +21,8 @@ from apps.evaluation.selectors.ranking import (
     sendable,
 )
 from apps.evaluation.services.ranking import outputs_send
-from apps.labeling.models import Prompt, RatingItem, RatingSlot, RatingTask
-from apps.labeling.services.ratings import rating_lease_next
+from apps.labeling.models import Prompt, Slot, Task, TaskItem
+from apps.labeling.services import slot_lease_next
 from apps.training.models import Checkpoint, Run
 from measures.trust.findings import Verdict
 from tests.evaluation.outputs import (
@@ -59,12 +59,12 @@ def test_every_output_becomes_one_task_for_three_people(
 ):
     ranking, is_new = outputs_send(checkpoint=checkpoint, assessment=assessment, user=emil)
     assert is_new
-    tasks = RatingTask.objects.filter(project=checkpoint.project)
+    tasks = Task.objects.filter(project=checkpoint.project)
     assert tasks.count() == ranking.outputs.count() == 20
-    assert set(tasks.values_list("kind", "low", "high", "overlap")) == {("graded", 1, 7, 3)}
-    assert RatingSlot.objects.filter(state="free").count() == 60
+    assert set(tasks.values_list("kind", "low", "high", "overlap")) == {("grade", 1, 7, 3)}
+    assert Slot.objects.filter(state="free").count() == 60
     policy = assessment.inputs.get(role="policy").checkpoint_id
-    origins = RatingItem.objects.values_list("response__origin", "response__origin_ref")
+    origins = TaskItem.objects.values_list("response__origin", "response__origin_ref")
     assert set(origins) == {("model", policy)}
     for row in ranking.outputs.select_related("task__prompt"):
         asked = row.task.prompt.messages[0]["content"]
@@ -78,7 +78,7 @@ def test_without_a_policy_the_answers_are_those_of_the_sft_model(
     assessment.inputs.filter(role="policy").delete()
     outputs_send(checkpoint=checkpoint, assessment=assessment, user=emil)
     sft = assessment.inputs.get(role="sft").checkpoint_id
-    assert set(RatingItem.objects.values_list("response__origin_ref", flat=True)) == {sft}
+    assert set(TaskItem.objects.values_list("response__origin_ref", flat=True)) == {sft}
 
 
 def test_a_second_click_sends_nothing_and_shows_what_the_first_one_sent(
@@ -87,7 +87,7 @@ def test_a_second_click_sends_nothing_and_shows_what_the_first_one_sent(
     first, _ = outputs_send(checkpoint=checkpoint, assessment=assessment, user=emil)
     again, is_new = outputs_send(checkpoint=checkpoint, assessment=assessment, user=ada, overlap=5)
     assert (again.pk, again.overlap, is_new) == (first.pk, 3, False)
-    assert RatingTask.objects.count() == 20
+    assert Task.objects.count() == 20
     assert AuditEvent.objects.filter(action="outputs.sent").count() == 1
 
 
@@ -104,7 +104,7 @@ def test_two_clicks_in_one_moment_send_once(project: Project, emil: User):
 
     with ThreadPoolExecutor(4) as pool:
         assert len(set(pool.map(click, range(4)))) == 1
-    assert (OutputRanking.objects.count(), RatingTask.objects.count()) == (1, 8)
+    assert (OutputRanking.objects.count(), Task.objects.count()) == (1, 8)
 
 
 def test_the_order_of_the_queue_tells_nothing_of_the_scores(
@@ -120,7 +120,7 @@ def test_ana_sees_neither_score_nor_model(
     checkpoint: Checkpoint, assessment: Run, emil: User, ana: User, signed_in: Callable
 ):
     outputs_send(checkpoint=checkpoint, assessment=assessment, user=emil)
-    lease = rating_lease_next(project=checkpoint.project, annotator=ana)
+    lease = slot_lease_next(project=checkpoint.project, annotator=ana)
     assert not {"score", "origin", "model", "ranking"} & set(lease.__dataclass_fields__)
     html = signed_in(ana).get(f"/p/{checkpoint.project.slug}/rate/").content.decode()
     policy = assessment.inputs.get(role="policy").checkpoint_id
@@ -171,7 +171,7 @@ def test_a_spoiled_line_is_named_and_nothing_is_sent(
     assert named in refused.value.message
     assert (refused.value.row, refused.value.code) == (2, "bad_outputs")
     assert not OutputRanking.objects.exists()
-    assert not RatingTask.objects.exists()
+    assert not Task.objects.exists()
     assert not Prompt.objects.exists()
 
 
@@ -251,9 +251,9 @@ def test_outputs_that_left_the_queue_are_told_and_hold_nothing_up(
 ):
     run = assessment_make(checkpoint, [output(n, score=n) for n in range(1, 41)])
     ranking, _ = outputs_send(checkpoint=checkpoint, assessment=run, user=emil, overlap=2)
-    gone = RatingTask.objects.order_by("pk")[:8]
-    RatingTask.objects.filter(pk__in=[task.pk for task in gone]).update(state="dropped")
-    RatingSlot.objects.filter(task__in=gone).update(state="withdrawn")
+    gone = Task.objects.order_by("pk")[:8]
+    Task.objects.filter(pk__in=[task.pk for task in gone]).update(state="dropped")
+    Slot.objects.filter(task__in=gone).update(state="withdrawn")
     grade_all(checkpoint.project, crowd_of(checkpoint.project, 2), number_grade)
     progress = progress_of(ranking, graded_outputs(ranking))
     assert (progress.done, progress.out, progress.wanted) == (32, 8, 64)

@@ -17,18 +17,12 @@ from apps.labeling.models import (
     ImportJob,
     LabelingSettings,
     QualificationAttempt,
-    RatingSlot,
-    RatingTask,
     Slot,
+    Task,
 )
-from apps.labeling.services import Lease, qualification
-from apps.labeling.services.ratings import (
-    RatingLease,
-    RatingResult,
-    rating_lease_next,
-    rating_submit,
-    ratings_import,
-)
+from apps.labeling.services import qualification, slot_lease_next, vote_cast
+from apps.labeling.services.results import Lease, VoteResult
+from apps.labeling.services.task_rows import tasks_import
 from tests.database import as_superuser
 
 
@@ -155,10 +149,10 @@ def qualified(project: Project, user: User) -> bool:
 # Small projects with rating tasks.
 
 
-def task_rows(n: int, k: int = 3, **fields: Any) -> list[dict[str, Any]]:
+def task_rows(n: int, k: int = 3, name: str = "task", **fields: Any) -> list[dict[str, Any]]:
     return [
         {
-            "id": f"task-{number}",
+            "id": f"{name}-{number}",
             "prompt": f"Question {number}: how long is a day?",
             "responses": [f"Answer {place} to question {number}." for place in range(1, k + 1)],
             **fields,
@@ -169,23 +163,24 @@ def task_rows(n: int, k: int = 3, **fields: Any) -> list[dict[str, Any]]:
 
 def tasks_make(
     project: Project, n: int = 2, k: int = 3, settings: dict[str, Any] | None = None, **fields: Any
-) -> list[RatingTask]:
+) -> list[Task]:
     LabelingSettings.objects.update_or_create(project=project, defaults=settings or {})
-    ratings_import(project=project, rows=task_rows(n, k, **fields))
-    return list(RatingTask.objects.filter(project=project).order_by("pk"))
+    tasks_import(project=project, rows=task_rows(n, k, **fields))
+    made = Task.objects.filter(project=project).exclude(kind=Task.Kind.PAIR)
+    return list(made.order_by("pk"))
 
 
-def rating_leased(project: Project, annotator: User) -> RatingLease:
-    got = rating_lease_next(project=project, annotator=annotator)
-    assert isinstance(got, RatingLease), got
+def rating_leased(project: Project, annotator: User) -> Lease:
+    got = slot_lease_next(project=project, annotator=annotator)
+    assert isinstance(got, Lease), got
     return got
 
 
-def rate(project: Project, annotator: User, values: list[int], **more: Any) -> RatingResult:
+def rate(project: Project, annotator: User, values: list[int], **more: Any) -> VoteResult:
     """Take the next task and rate it; values by stored place."""
     lease = rating_leased(project, annotator)
-    shown = RatingSlot.objects.get(pk=lease.slot).shown
-    return rating_submit(
+    shown = Slot.objects.get(pk=lease.slot).shown
+    return vote_cast(
         slot=lease.slot,
         annotator=annotator,
         idempotency_key=lease.key,
@@ -196,7 +191,7 @@ def rate(project: Project, annotator: User, values: list[int], **more: Any) -> R
 
 def rating_lapse(slot: int) -> None:
     """Time passes: the lease of this slot has run out."""
-    RatingSlot.objects.filter(pk=slot).update(leased_until=timezone.now() - timedelta(days=1))
+    Slot.objects.filter(pk=slot).update(leased_until=timezone.now() - timedelta(days=1))
 
 
 # Files on their way in, whose worker is the test itself.

@@ -103,7 +103,7 @@ def test_only_the_most_split_pairs_of_a_long_prompt_are_linked(project: Project)
 def test_complaints_about_a_prompt_are_counted(project: Project, ana: User, ben: User) -> None:
     (pair,) = pairs_make(project, 1)
     vote(project, ana, flags=["prompt_unclear"])
-    Skip.objects.create(project=project, comparison=pair, annotator=ben, reason="Prompt is unclear")
+    Skip.objects.create(project=project, task=pair, annotator=ben, reason="Prompt is unclear")
     details = prompt_details(prompts=[pair.prompt_id])[pair.prompt_id]
     assert (details.n_flagged, details.n_skipped) == (1, 1)
 

@@ -35,11 +35,11 @@ def crowd(project: Project, votes: list[str], n: int = 2, **settings: Any) -> li
 
 def standing() -> list[Any]:
     """Everything that voting has made, but for when."""
-    slots = Slot.objects.exclude(state="withdrawn").order_by("comparison", "position")
+    slots = Slot.objects.exclude(state="withdrawn").order_by("task", "position")
     return [
         list(Comparison.objects.order_by("pk").values_list("pk", "state", "n_votes")),
         list(Decision.objects.order_by("pk").values_list("pk", "outcome", "winner", "n_a", "n_b")),
-        list(slots.values_list("comparison", "kind", "state", "annotator")),
+        list(slots.values_list("task", "kind", "state", "annotator")),
         list(Vote.objects.order_by("pk").values()),
     ]
 

@@ -139,7 +139,7 @@ def test_topics_and_skips_count_and_a_cap_of_the_day_does_not(project: Project) 
     mine.update(topics=[])
     assert services.comparisons_sweep() == 1
     assert Comparison.objects.get().state == "open"
-    Skip.objects.create(project=project, comparison=Comparison.objects.get(), annotator=eve)
+    Skip.objects.create(project=project, task=Comparison.objects.get(), annotator=eve)
     assert services.comparisons_sweep() == 1
     assert Comparison.objects.get().state == "contested"
 

@@ -224,7 +224,7 @@ def act(project: Project, by: User, action: str, **more: Any) -> BulkAction:
 
 def test_a_priority_moves_comparisons_and_their_places(project: Project, emil: User) -> None:
     pairs = pairs_make(project, 3)
-    Slot.objects.filter(comparison=pairs[0], position=1).update(priority=1.0)  # an extra one
+    Slot.objects.filter(task=pairs[0], position=1).update(priority=1.0)  # an extra one
     done = act(project, emil, "priority", value=2.5)
     assert (done.n_selected, done.n_changed) == (3, 3)
     assert set(Comparison.objects.values_list("priority", flat=True)) == {2.5}

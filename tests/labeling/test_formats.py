@@ -406,7 +406,7 @@ def test_what_was_sent_to_review_shows_why_and_is_put_back(
     page = signed_in(ada).get(f"/p/arguments/comparisons/{pair.pk}/")
     assert page.context["skips"] == ["cut off"] * 3
     services.comparison_reopen(comparison=pair, by=ada)
-    assert Slot.objects.filter(comparison=pair, state="free").count() == 3
+    assert Slot.objects.filter(task=pair, state="free").count() == 3
 
 
 def test_a_decided_comparison_comes_back_decided(project: Project, ada: User, decided) -> None:

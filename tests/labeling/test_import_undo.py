@@ -161,8 +161,8 @@ def test_a_pair_in_hand_goes_with_its_import_and_the_next_one_comes(
 
 def test_everything_that_refers_to_what_an_import_brings_is_known() -> None:
     """Whoever adds a reference to a prompt or an answer tells the undoing of imports of it."""
-    assert _referring_to(Prompt) == {"Response", "Comparison", "RatingTask"}
-    assert _referring_to(Response) == {"Comparison", "Vote", "RatingItem"}
+    assert _referring_to(Prompt) == {"Response", "Task"}
+    assert _referring_to(Response) == {"Task", "Answer", "Vote", "TaskItem"}
 
 
 def _referring_to(model: Any) -> set[str]:

@@ -220,9 +220,9 @@ def test_plans_are_made_for_what_an_import_brought(project: Project) -> None:
     with connection.cursor() as cursor:
         cursor.execute(
             "select relname, reltuples from pg_class where relname = any(%s)",
-            [["labeling_slot", "labeling_comparison"]],
+            [["labeling_slot", "labeling_task"]],
         )
-        assert dict(cursor.fetchall()) == {"labeling_slot": 1800, "labeling_comparison": 600}
+        assert dict(cursor.fetchall()) == {"labeling_slot": 1800, "labeling_task": 600}
 
 
 # Past votes come in through the same steps as any vote, once, with their people.

@@ -135,7 +135,7 @@ def test_the_most_urgent_pair_comes_first_in_the_priority_share(
 ) -> None:
     pairs_make(project, 30, random_share=0.01)
     urgent = Comparison.objects.order_by("-shuffle").first()
-    Slot.objects.filter(comparison=urgent).update(priority=5.0)
+    Slot.objects.filter(task=urgent).update(priority=5.0)
     drawn = [vote(project, ana).vote.comparison_id for _ in range(10)]
     assert urgent.pk in drawn  # missed with probability 0.01**10
 
@@ -144,7 +144,7 @@ def test_the_random_share_follows_the_shuffle_whatever_the_priorities(
     project: Project, ana: User
 ) -> None:
     pairs = pairs_make(project, 10, random_share=1.0)
-    Slot.objects.filter(comparison=pairs[-1]).update(priority=5.0)
+    Slot.objects.filter(task=pairs[-1]).update(priority=5.0)
     drawn = [vote(project, ana).vote.comparison_id for _ in range(9)]
     assert drawn == [pair.pk for pair in pairs[:9]]
 
@@ -566,12 +566,10 @@ def test_reading_ones_status_takes_nothing(project: Project, ana: User) -> None:
 def test_no_place_for_a_vote_beyond_the_overlap_can_be_stored(project: Project) -> None:
     pair = pairs_make(project, 1, overlap=2)[0]
     with pytest.raises(IntegrityError, match="its overlap is 2"), transaction.atomic():
-        Slot.objects.create(project=project, comparison=pair, position=9)
+        Slot.objects.create(project=project, task=pair, position=9)
     with pytest.raises(IntegrityError, match="its overlap is 1"), transaction.atomic():
         Comparison.objects.filter(pk=pair.pk).update(overlap=1)
-    spare = Slot.objects.create(
-        project=project, comparison=pair, position=9, state=Slot.State.WITHDRAWN
-    )
+    spare = Slot.objects.create(project=project, task=pair, position=9, state=Slot.State.WITHDRAWN)
     with pytest.raises(IntegrityError, match="its overlap is 2"), transaction.atomic():
         Slot.objects.filter(pk=spare.pk).update(state=Slot.State.FREE)
 
@@ -596,7 +594,7 @@ def test_an_improved_answer_is_kept_as_a_response_by_a_person(project: Project, 
 
 
 def test_statements_on_the_path_of_a_vote_stay_short_enough_to_be_kept_parsed() -> None:
-    for name in ("DRAW", "LOCK_FOR_VOTE", "INSERT_VOTE", "STORE_DECISION"):
+    for name in ("DRAW", "LOCK_FOR_VOTE", "INSERT_ANSWER", "STORE_DECISION"):
         assert len(getattr(statements, name)) <= 4096, name
 
 

@@ -11,18 +11,18 @@ from django.urls import reverse
 
 from apps.accounts.models import Membership, Project, User
 from apps.labeling.models import (
+    Answer,
     LabelingSettings,
     Prompt,
-    Rating,
-    RatingItem,
-    RatingSkip,
-    RatingSlot,
-    RatingTask,
     Response,
+    Skip,
+    Slot,
+    Task,
+    TaskItem,
 )
 from apps.labeling.services import comparisons_import
-from apps.labeling.services.ratings import ratings_import
 from apps.labeling.services.results import RowsRefused
+from apps.labeling.services.task_rows import tasks_import
 from tests.labeling.pairs import rate, task_rows, tasks_make
 
 pytestmark = pytest.mark.django_db
@@ -47,13 +47,13 @@ def test_ana_rates_a_task_by_form_alone(project: Project, ana: User, signed_in: 
     assert "Grade 3 answers" in page
     sent = fields_of(page) | {"value-1": "7", "value-2": "1", "value-3": "4", "note": "a\r\nb"}
     answer = client.post(at("rate_submit"), sent)
-    assert (answer.status_code, answer["Location"]) == (302, at("rate"))
-    rating = Rating.objects.get()
+    assert (answer.status_code, answer["Location"]) == (302, at("label"))
+    rating = Answer.objects.get()
     assert [rating.values[place - 1] for place in rating.shown] == [7, 1, 4]
-    assert (rating.note, rating.source) == ("a\nb", "page")
+    assert (rating.rationale, rating.source) == ("a\nb", "page")
     assert "task 2 today" in client.get(at("rate")).content.decode()
     assert client.post(at("rate_submit"), sent).status_code == 302  # sent twice, stored once
-    assert Rating.objects.count() == 1
+    assert Answer.objects.count() == 1
 
 
 def test_what_is_missing_is_named_and_what_was_typed_is_kept(
@@ -72,16 +72,16 @@ def test_what_is_missing_is_named_and_what_was_typed_is_kept(
     for bad in ("99", "x", "-", "1" * 40):
         values = {f"value-{n}": bad for n in (1, 2, 3)}
         assert client.post(at("rate_submit"), sent | values).status_code == 400
-    assert not Rating.objects.exists()
+    assert not Answer.objects.exists()
 
 
 def test_a_task_that_others_have_now_is_said_and_the_next_one_shown(
     project: Project, ana: User, ben: User, signed_in: SignIn
 ) -> None:
-    tasks_make(project, n=1, overlap=1)
+    tasks_make(project, n=1, overlap=1, settings={"overlap": 1, "max_overlap": 1})
     client = signed_in(ana)
     sent = fields_of(client.get(at("rate")).content.decode())
-    RatingSlot.objects.update(annotator=ben)
+    Slot.objects.update(annotator=ben)
     answer = client.post(at("rate_submit"), sent | {f"value-{n}": "3" for n in (1, 2, 3)})
     assert answer.status_code == 409
     assert answer.context["notice"]
@@ -95,7 +95,7 @@ def test_a_skip_needs_no_rating_and_brings_the_next(
     client = signed_in(ana)
     sent = fields_of(client.get(at("rate")).content.decode()) | {"reason": "Not my subject"}
     assert client.post(at("rate_skip"), sent).status_code == 302
-    assert RatingSkip.objects.get().reason == "Not my subject"
+    assert Skip.objects.get().reason == "Not my subject"
     assert 'data-nothing="yours_done"' in client.get(at("rate")).content.decode()
 
 
@@ -103,7 +103,7 @@ def test_ana_changes_a_rating_of_hers_and_nobody_else_can_see_it(
     project: Project, ana: User, ben: User, signed_in: SignIn
 ) -> None:
     tasks_make(project, n=1)
-    rating = rate(project, ana, [1, 2, 3]).rating
+    rating = rate(project, ana, [1, 2, 3]).vote
     client = signed_in(ana)
     assert "Question 1" in client.get(at("ratings_mine")).content.decode()
     assert "No rating matches" in client.get(at("ratings_mine"), {"q": "zebra"}).content.decode()
@@ -114,7 +114,7 @@ def test_ana_changes_a_rating_of_hers_and_nobody_else_can_see_it(
     sent = fields_of(page) | {f"value-{n}": "5" for n in (1, 2, 3)}
     assert client.post(url, sent | {"value-2": ""}).status_code == 400
     assert client.post(url, sent).status_code == 302
-    changed = Rating.objects.get(is_current=True)
+    changed = Answer.objects.get(is_current=True)
     assert changed.values == [5, 5, 5]
     assert client.get(url).status_code == 404  # the old revision is history
     url = at("rating_change", rating_id=changed.pk)
@@ -149,8 +149,8 @@ def test_a_paused_person_reads_why_and_gets_no_task(
 def test_readers_sort_tasks_by_spread_and_names_are_for_admins(
     project: Project, ana: User, ben: User, ada: User, rita: User, signed_in: SignIn
 ) -> None:
-    flat, wide = tasks_make(project, n=2, k=2)
-    RatingSlot.objects.filter(task=flat).update(priority=1)
+    flat, wide = tasks_make(project, n=2, k=2, settings={"random_share": 0.001})
+    Slot.objects.filter(task=flat).update(priority=1)
     for who in (ana, ben):
         rate(project, who, [4, 4])
         rate(project, who, [1, 7])
@@ -166,7 +166,7 @@ def test_readers_sort_tasks_by_spread_and_names_are_for_admins(
     assert (">Ana<" in blind, "annotator 1" in blind) == (False, True)
     answer = admin.post(at("rating_task_state", task_id=wide.pk), {"action": "drop"}, follow=True)
     assert "Put back" in answer.content.decode()
-    assert RatingTask.objects.get(pk=wide.pk).state == "dropped"
+    assert Task.objects.get(pk=wide.pk).state == "dropped"
     filtered = reader.get(at("rating_tasks"), {"kind": "ranking"}).content.decode()
     assert 'data-empty="funnel"' in filtered
 
@@ -189,7 +189,16 @@ def test_a_whole_round_by_api(
     assert (status, refused["code"], refused["row"]) == (400, "rows_invalid", 1)
 
     task = call(ana, "POST", "/projects/arguments/ratings/next")[1]["task"]
-    assert set(task) == {"slot", "task", "key", "prompt", "responses", "scale", "leased_until"}
+    assert set(task) == {
+        "slot",
+        "task",
+        "kind",
+        "key",
+        "prompt",
+        "responses",
+        "scale",
+        "leased_until",
+    }
     order = ["One.", "Two.", "Three."]
     ranks = [order.index(messages[0]["content"]) + 1 for messages in task["responses"]]
     body = {"values": ranks, "idempotency_key": task["key"]}
@@ -215,14 +224,14 @@ ROW: dict[str, Any] = {"prompt": "Which?", "responses": ["This.", "That."]}
 
 def problems_of(project: Project, *rows: Any) -> list[tuple[int, str, str]]:
     with pytest.raises(RowsRefused) as refused:
-        ratings_import(project=project, rows=rows)
-    assert not RatingTask.objects.exists()
+        tasks_import(project=project, rows=rows)
+    assert not Task.objects.exists()
     assert not Prompt.objects.exists()
     return [(one.row, one.field, one.message) for one in refused.value.problems]
 
 
 def test_rows_become_tasks_with_items_in_order_and_slots(project: Project) -> None:
-    report = ratings_import(project=project, rows=task_rows(3, k=4, overlap=2, topic="time"))
+    report = tasks_import(project=project, rows=task_rows(3, k=4, overlap=2, topic="time"))
     assert report.as_dict() == {
         "n_rows": 3,
         "n_created": 3,
@@ -230,8 +239,10 @@ def test_rows_become_tasks_with_items_in_order_and_slots(project: Project) -> No
         "n_prompts": 3,
         "n_responses": 12,
         "n_slots": 6,
+        "n_review": 0,
+        "warnings": [],
     }
-    task = RatingTask.objects.get(external_id="task-2")
+    task = Task.objects.get(external_id="task-2")
     items = task.items.order_by("position").select_related("response")
     assert [item.response.messages[0]["content"][:8] for item in items] == [
         "Answer 1",
@@ -244,33 +255,33 @@ def test_rows_become_tasks_with_items_in_order_and_slots(project: Project) -> No
 
 def test_the_same_rows_again_change_nothing(project: Project) -> None:
     named, nameless = task_rows(1), [ROW, {**ROW, "responses": ["That.", "This."]}]
-    assert ratings_import(project=project, rows=named + nameless).n_created == 2
-    again = ratings_import(project=project, rows=named + nameless)
+    assert tasks_import(project=project, rows=named + nameless).n_created == 2
+    again = tasks_import(project=project, rows=named + nameless)
     assert (again.n_created, again.n_unchanged, again.n_prompts) == (0, 3, 0)
-    assert RatingTask.objects.count() == 2
+    assert Task.objects.count() == 2
 
 
 def test_prompts_and_responses_are_shared_with_comparisons(project: Project) -> None:
     pair = {"prompt": "Which?", "response_a": "This.", "response_b": "That."}
     comparisons_import(project=project, rows=[pair])
-    assert ratings_import(project=project, rows=[ROW]).as_dict()["n_responses"] == 0
+    assert tasks_import(project=project, rows=[ROW]).as_dict()["n_responses"] == 0
     assert (Prompt.objects.count(), Response.objects.count()) == (1, 2)
 
 
 def test_scales_models_and_rankings_are_kept(project: Project) -> None:
     scale = {"min": 0, "max": 10, "min_label": "useless", "max_label": "perfect"}
     answers = [{"text": "This.", "model": "m-1"}, [{"role": "assistant", "content": "That."}]]
-    ratings_import(
+    tasks_import(
         project=project,
         rows=[
             {**ROW, "id": "g", "scale": scale, "responses": answers},
             {**ROW, "id": 7, "kind": "ranking", "language": None},
         ],
     )
-    graded, ranking = RatingTask.objects.order_by("pk")
+    graded, ranking = Task.objects.order_by("pk")
     assert (graded.low, graded.high, graded.high_label) == (0, 10, "perfect")
     assert (ranking.external_id, ranking.low, ranking.high) == ("7", 1, 2)
-    first = RatingItem.objects.get(task=graded, position=1).response
+    first = TaskItem.objects.get(task=graded, position=1).response
     assert (first.origin, first.origin_ref) == ("model", "m-1")
 
 
@@ -314,29 +325,29 @@ def test_every_bad_row_is_listed_and_nothing_is_imported(project: Project) -> No
 
 
 def test_a_known_id_for_another_task_is_an_error(project: Project) -> None:
-    ratings_import(project=project, rows=[{**ROW, "id": "x"}])
+    tasks_import(project=project, rows=[{**ROW, "id": "x"}])
     for change in ({"responses": ["This.", "Other."]}, {"kind": "ranking"}, {"scale": {"max": 5}}):
         with pytest.raises(RowsRefused, match="imported before"):
-            ratings_import(project=project, rows=[{**ROW, "id": "x", **change}])
-    assert RatingTask.objects.count() == 1
+            tasks_import(project=project, rows=[{**ROW, "id": "x", **change}])
+    assert Task.objects.count() == 1
 
 
 def test_a_constraint_phrase_sends_a_task_to_review(project: Project) -> None:
     LabelingSettings.objects.create(project=project, constraint_phrases=["I love you"])
-    report = ratings_import(
+    report = tasks_import(
         project=project, rows=[ROW, {**ROW, "responses": ["Fine.", "Ｉ Ｌove… you!"]}]
     )
     assert (report.n_created, report.n_slots) == (2, 3)
-    task = RatingTask.objects.get(state="review")
+    task = Task.objects.get(state="review")
     assert re.search("Response 2 .*“I love you”", task.review_reason)
     assert set(task.slots.values_list("state", flat=True)) == {"withdrawn"}
 
 
 def test_the_place_in_the_queue_depends_on_the_row_alone(project: Project) -> None:
     rows = task_rows(5)
-    ratings_import(project=project, rows=reversed(rows))
-    places = dict(RatingTask.objects.values_list("external_id", "slots__shuffle"))
-    RatingTask.objects.all().delete()
-    ratings_import(project=project, rows=rows)
-    assert dict(RatingTask.objects.values_list("external_id", "slots__shuffle")) == places
+    tasks_import(project=project, rows=reversed(rows))
+    places = dict(Task.objects.values_list("external_id", "slots__shuffle"))
+    Task.objects.all().delete()
+    tasks_import(project=project, rows=rows)
+    assert dict(Task.objects.values_list("external_id", "slots__shuffle")) == places
     assert len(set(places.values())) == 5

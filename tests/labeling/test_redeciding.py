@@ -66,7 +66,7 @@ def test_a_rule_that_allows_more_votes_asks_for_one_more(project: Project, ada: 
     services.labeling_settings_update(project=project, by=ada, max_overlap=6)
     comparison.refresh_from_db()
     assert (comparison.state, comparison.overlap) == ("open", 4)
-    assert Slot.objects.filter(comparison=comparison, state="free").count() == 1
+    assert Slot.objects.filter(task=comparison, state="free").count() == 1
     # and takes it back when it is not needed any more
     services.labeling_settings_update(
         project=project, by=ada, least_votes=1, least_agreeing=1, least_share=0.3

@@ -399,4 +399,4 @@ def test_a_dropped_comparison_is_not_revived_by_a_vote_in_hand(project: Project,
     vote(project, ana, "a")
     pair.refresh_from_db()
     assert pair.state == "dropped"
-    assert Slot.objects.filter(comparison=pair, state="done").count() == 1
+    assert Slot.objects.filter(task=pair, state="done").count() == 1

@@ -16,7 +16,7 @@ import pytest
 from django.conf import settings
 
 from apps.accounts.models import Project, User
-from apps.labeling.models import Comparison, Prompt, Response, Slot, Vote
+from apps.labeling.models import Answer, Comparison, Prompt, Response, Slot, Vote
 from apps.labeling.texts import fingerprint
 from apps.snapshots.models import Snapshot
 from apps.snapshots.storage import private_folder_of, read_rows
@@ -53,7 +53,7 @@ def crowd_make(project: Project, *, debates: int = N_DEBATES, start: int = 0) ->
     slots = Slot.objects.bulk_create(
         Slot(
             project=project,
-            comparison=comparison,
+            task=comparison,
             position=k + 1,
             state="done",
             annotator=people[(row * 7 + k * 3) % N_PEOPLE],
@@ -94,7 +94,7 @@ def _response(prompt: Prompt, debate: int, number: int) -> Response:
 
 def _vote(slot: Slot, choice: str) -> Vote:
     """Past the services: their rules are tested where they live."""
-    comparison = slot.comparison
+    comparison = slot.task
     return Vote(
         project=slot.project,
         comparison=comparison,
@@ -148,7 +148,7 @@ def crowd(project: Project) -> list[Comparison]:
             Response.objects.filter(prompt__project=project),
             Comparison.objects.filter(project=project),
             Slot.objects.filter(project=project),
-            Vote.objects.filter(project=project),
+            Answer.objects.filter(project=project),
         )
         _made = project.pk, [rows_read(table) for table in tables]
         return comparisons

@@ -80,7 +80,7 @@ def test_what_waits_for_review_stays_out_until_somebody_has_looked(
 def test_votes_of_an_earlier_round_never_count(
     project: Project, crowd: list[Comparison], emil: User, votes_of: Callable
 ) -> None:
-    Slot.objects.filter(comparison=crowd[0]).update(kind=Slot.Kind.FORMER)
+    Slot.objects.filter(task=crowd[0]).update(kind=Slot.Kind.FORMER)
     made = freeze(project, emil, **ALL)
     assert fate(made, crowd[0]) == ("", "", "no votes left")
     assert made.rows.get(comparison=crowd[0]).vote_ids == []
@@ -89,7 +89,7 @@ def test_votes_of_an_earlier_round_never_count(
 def test_one_vote_of_an_earlier_round_in_a_row_stops_the_freeze(
     project: Project, crowd: list[Comparison], emil: User, votes_of: Callable, monkeypatch
 ) -> None:
-    slot = Slot.objects.filter(comparison=crowd[0]).first()
+    slot = Slot.objects.filter(task=crowd[0]).first()
 
     def late(*args, **kwargs):
         made = material_of(*args, **kwargs)

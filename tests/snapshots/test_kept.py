@@ -59,7 +59,7 @@ def voted(project: Project, people: list[User], n: int, votes: int) -> None:
     slots = Slot.objects.bulk_create(
         Slot(
             project=project,
-            comparison=pair,
+            task=pair,
             position=k + 1,
             state="done",
             annotator=people[(row + k) % len(people)],
@@ -70,11 +70,11 @@ def voted(project: Project, people: list[User], n: int, votes: int) -> None:
     Vote.objects.bulk_create(
         Vote(
             project=project,
-            comparison=slot.comparison,
+            comparison_id=slot.task_id,
             slot=slot,
             annotator=slot.annotator,
             choice="a",
-            chosen=slot.comparison.response_a,
+            chosen=slot.task.response_a,
             idempotency_key=f"{slot.pk}",
             source="page",
             cast_at=AT,

@@ -14,9 +14,9 @@ from typing import Any
 from django.urls import reverse
 from django.urls.exceptions import NoReverseMatch
 
-from apps.labeling.models import Comment, RatingTask
+from apps.labeling.models import Comment, Task
 from apps.labeling.services.comments import comment_add
-from apps.labeling.services.ratings import ratings_import
+from apps.labeling.services.task_rows import tasks_import
 from tests.web.world import World
 
 ANNOTATOR, REVIEWER, ENGINEER, ADMIN = "annotator", "reviewer", "engineer", "admin"
@@ -391,11 +391,11 @@ LABELING_API = [
 ]
 
 
-def rating_task(world: World) -> RatingTask:
+def rating_task(world: World) -> Task:
     """A task nobody holds or has rated; made again for each try."""
     row = {"prompt": "Which?", "responses": ["This.", "That."]}
-    ratings_import(project=world.project, rows=[row])
-    return RatingTask.objects.get(project=world.project)
+    tasks_import(project=world.project, rows=[row])
+    return Task.objects.exclude(kind="pair").get(project=world.project)
 
 
 def rating_task_id(world: World) -> dict[str, Any]:
@@ -418,6 +418,8 @@ RATINGS = [
     page("labeling:rating_tasks", READERS),
     page("labeling:rating_task", READERS, args=rating_task_id),
     post("labeling:rating_task_state", ADMINS, args=rating_task_id, data={"action": "drop"}),
+    post("labeling:rating_pairs", STAFF),
+    api("POST /projects/{slug}/ratings/pairs", STAFF, ok=201),
     api("POST /projects/{slug}/ratings/import", STAFF, data={"rows": []}, ok=201),
     api("POST /projects/{slug}/ratings/next", LABELERS),
     # a task that is not in one's hands cannot be rated

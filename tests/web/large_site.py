@@ -72,7 +72,7 @@ from labeling_comparison c where c.project_id = %(project)s and c.batch = 'large
 create index on compared (n);
 
 insert into labeling_slot (position, kind, state, priority, shuffle, topic, language, left_is,
-                           comparison_id, project_id, annotator_id)
+                           task_id, project_id, annotator_id)
 select v, 'regular', case when c.n %% 50 = 0 and v > 1 then 'free' else 'done' end, 0, c.shuffle,
        'topic ' || c.n %% 40, 'en', '', c.id, %(project)s,
        case when c.n %% 50 = 0 and v > 1 then null else p.id end
@@ -87,7 +87,7 @@ select case when (c.n * 13 + s.position * 5) %% 10 < 6 then 'a' else 'b' end,
        case when (c.n + s.position) %% 2 = 0 then 'a' else 'b' end, '{}', '{}', '', '{}',
        c.n || '-' || s.position, case when p.n %% 3 = 0 then 'import' else 'page' end, 1, true,
        now() - make_interval(mins => c.n %% 80000), 9000, s.annotator_id, c.id, %(project)s, s.id
-from compared c join labeling_slot s on s.comparison_id = c.id and s.state = 'done'
+from compared c join labeling_slot s on s.task_id = c.id and s.state = 'done'
 join person p on p.id = s.annotator_id;
 
 insert into labeling_decision (created_at, updated_at, outcome, winner, n_a, n_b, n_tie, n_both_bad,

@@ -4,8 +4,8 @@ import pytest
 from django.test import Client
 
 from apps.accounts.models import Project, Role, User
-from apps.labeling.models import Comparison, RatingTask, Vote
-from apps.labeling.services.ratings import ratings_import
+from apps.labeling.models import Comparison, Task, Vote
+from apps.labeling.services.task_rows import tasks_import
 from tests.labeling.pairs import leased, pairs_make, vote
 from tests.people import person_make
 
@@ -20,14 +20,14 @@ def elsewhere(db: None) -> dict[str, object]:
     pairs_make(project, 3)
     answer = vote(project, ben).vote
     row = {"id": "t1", "prompt": "p", "responses": ["a", "b"], "kind": "graded"}
-    ratings_import(project=project, rows=[row])
+    tasks_import(project=project, rows=[row])
     return {
         "project": project,
         "ben": ben,
         "vote": answer.pk,
         "lease": leased(project, ben),
         "comparison": answer.comparison_id,
-        "task": RatingTask.objects.get(project=project).pk,
+        "task": Task.objects.exclude(kind="pair").get(project=project).pk,
     }
 
 

@@ -208,7 +208,7 @@ def ruling_newest(*, comparison: Comparison) -> Ruling | None:
 
 def skips_of(*, comparison: Comparison) -> list[str]:
     return list(
-        Skip.objects.filter(comparison=comparison).order_by("pk").values_list("reason", flat=True)
+        Skip.objects.filter(task=comparison).order_by("pk").values_list("reason", flat=True)
     )
 
 

@@ -11,7 +11,7 @@ from apps.evaluation.findings import people_rank
 from apps.evaluation.models import OutputRanking, RankedOutput
 from apps.evaluation.selectors.assessments import assess_runs
 from apps.evaluation.selectors.outputs import IS_FILE
-from apps.labeling.models import Rating, RatingItem, RatingTask
+from apps.labeling.models import Answer, Task, TaskItem
 from apps.labeling.texts import Messages
 from apps.training.models import Artifact, Checkpoint, Run
 from measures.trust.findings import Finding, unmeasured
@@ -25,7 +25,7 @@ ENOUGH = 0.9
 SECONDS_A_GRADE = 15  # until people have graded here
 _LEAST_TIMES = 20
 
-State = RatingTask.State
+State = Task.State
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Graded:
     """One output: what the model scored it, and what people gave it so far."""
 
     number: int
-    task: RatingTask
+    task: Task
     prompt: Messages
     response: Messages
     score: float
@@ -46,7 +46,7 @@ class Graded:
     @property
     def is_done(self) -> bool:
         """Nobody is asked about it any more, and somebody was."""
-        return self.task.state == State.RATED and bool(self.grades)
+        return self.task.state == State.DECIDED and bool(self.grades)
 
     @property
     def is_out(self) -> bool:
@@ -93,10 +93,10 @@ def graded_outputs(ranking: OutputRanking) -> list[Graded]:
     )
     tasks = [row.task_id for row in rows]
     grades: dict[int, list[int]] = defaultdict(list)
-    current = Rating.objects.filter(task__in=tasks, is_current=True).order_by("pk")
+    current = Answer.objects.filter(task__in=tasks, is_current=True).order_by("pk")
     for task, values in current.values_list("task_id", "values"):
         grades[task].append(values[0])
-    items = RatingItem.objects.filter(task__in=tasks).values_list("task_id", "response__messages")
+    items = TaskItem.objects.filter(task__in=tasks).values_list("task_id", "response__messages")
     answers = dict(items)
     return [
         Graded(
@@ -163,12 +163,12 @@ def sendable(checkpoint: Checkpoint) -> Run | None:
 
 def seconds_a_grade(checkpoint: Checkpoint) -> float:
     """How long people here take for one graded answer: their median, or 15 s before 20 grades."""
-    times = Rating.objects.filter(
+    times = Answer.objects.filter(
         project=checkpoint.project,
         is_current=True,
         active_ms__gt=0,
         values__len=1,
-        task__kind=RatingTask.Kind.GRADED,
+        kind=Task.Kind.GRADE,
     ).order_by("-pk")
     found = np.array(list(times.values_list("active_ms", flat=True)[:500]), dtype=float)
     return float(np.median(found)) / 1000 if len(found) >= _LEAST_TIMES else SECONDS_A_GRADE

@@ -27,9 +27,9 @@ from apps.evaluation.selectors.outputs import (
     prompt_facts,
     require_assessment_of,
 )
-from apps.labeling.models import Comparison, RatingTask, Response
+from apps.labeling.models import Comparison, Response, Task
 from apps.labeling.services import comparisons_import
-from apps.labeling.services.ratings import ratings_import
+from apps.labeling.services.task_rows import tasks_import
 from apps.labeling.texts import fingerprint
 from apps.snapshots.dispatch import freeze_send
 from apps.snapshots.models import Snapshot
@@ -50,7 +50,7 @@ SCALE = {"min": 1, "max": 7, "min_label": "bad", "max_label": "good"}
 def outputs_send(
     *, checkpoint: Checkpoint, assessment: Run, user: User, overlap: int = OVERLAP
 ) -> tuple[OutputRanking, bool]:
-    """Put up to 100 outputs of an assessment into the queue of rating tasks; (ranking, is new).
+    """Put up to 100 outputs of an assessment into the queue of tasks; (ranking, is new).
 
     One task an output, graded from 1 to 7 by `overlap` people, in an order that has nothing to do
     with the scores, which no annotator is shown. Once per model and assessment: the second call
@@ -83,9 +83,9 @@ def outputs_send(
             "overlap": overlap,
         }
         rows.append(row | facts.get(fingerprint(output.prompt), {}))
-    ratings_import(project=checkpoint.project, rows=rows)
+    tasks_import(project=checkpoint.project, rows=rows)
     tasks = dict(
-        RatingTask.objects.filter(
+        Task.objects.filter(
             project=checkpoint.project, external_id__in=[row["id"] for row in rows]
         ).values_list("external_id", "pk")
     )

@@ -31,14 +31,18 @@ from apps.labeling.api.schemas import (
     VoteOut,
     VotesIn,
     VotesReportOut,
+    task_out,
 )
-from apps.labeling.models import Vote
+from apps.labeling.models import Task, Vote
 from apps.labeling.services import LABELERS, Lease, NothingReason, Questions
 
 router = Router(tags=["labeling"])
 ADMINS = frozenset({ADMIN})
 LARGEST_KEY = 2**63 - 1
 
+PAIRS = ("pair",)
+Kind = Literal["pair", "grade", "rank"]
+KINDS_ASKED = Query(list(PAIRS), description="what you can show: pair, grade, rank")
 Key = Path(ge=1, le=LARGEST_KEY)
 
 
@@ -53,6 +57,8 @@ def _next(got: Lease | NothingReason | None) -> dict[str, Any]:
         return {"nothing": NothingOut(code=got.code, message=got.text, back_at=got.back_at)}
     if got is None:
         return {}
+    if got.kind != Task.Kind.PAIR:
+        return {"task": task_out(got)}
     return {
         "pair": PairOut(
             slot=got.slot,
@@ -100,10 +106,14 @@ def votes_import(request: HttpRequest, slug: str, payload: VotesIn) -> Status:
     response=NextOut,
     summary="The pair you hold, else the next one",
 )
-def next_pair(request: HttpRequest, slug: str) -> dict[str, Any]:
-    """Asking again returns the same pair on the same sides and prolongs your lease."""
+def next_pair(
+    request: HttpRequest,
+    slug: str,
+    kinds: list[Kind] = KINDS_ASKED,
+) -> dict[str, Any]:
+    """Asking again returns the same task in the same order and prolongs your lease."""
     project, _ = project_for(request.user, slug, LABELERS)
-    return _next(services.slot_lease_next(project=project, annotator=request.user))
+    return _next(services.slot_lease_next(project=project, annotator=request.user, kinds=kinds))
 
 
 @router.post(
@@ -115,6 +125,7 @@ def next_pair(request: HttpRequest, slug: str) -> dict[str, Any]:
 def slot_vote(request: HttpRequest, payload: VoteIn, slot: int = Key) -> dict[str, Any]:
     """Sending the same vote again is harmless: it is stored once."""
     result = services.vote_cast(
+        kinds=PAIRS,
         slot=slot,
         annotator=request.user,
         idempotency_key=payload.idempotency_key,
@@ -131,7 +142,8 @@ def slot_vote(request: HttpRequest, payload: VoteIn, slot: int = Key) -> dict[st
     summary="Pass on a pair; it goes to others",
 )
 def slot_skip(request: HttpRequest, payload: SkipIn, slot: int = Key) -> dict[str, Any]:
-    return _next(services.slot_skip(slot=slot, annotator=request.user, reason=payload.reason))
+    user, reason = request.user, payload.reason
+    return _next(services.slot_skip(slot=slot, annotator=user, reason=reason, kinds=PAIRS))
 
 
 @router.post(

@@ -1,6 +1,6 @@
 """The API of rating tasks: import, ask for the next, rate, read how the ratings lie."""
 
-from datetime import datetime
+from dataclasses import asdict
 from typing import Any
 
 from django.http import HttpRequest
@@ -8,27 +8,25 @@ from ninja import Field, Path, Query, Router, Schema, Status
 
 from apps.accounts.api_auth import needs
 from apps.accounts.permissions import READERS, STAFF, project_for
-from apps.labeling.api.schemas import MOST_ROWS, MessageOut, NothingOut, SkipIn
-from apps.labeling.models import Rating
+from apps.common.errors import Missing
+from apps.labeling.api.schemas import MOST_ROWS, NothingOut, SkipIn, TaskOut, task_out
+from apps.labeling.models import Answer, Slot, Task
 from apps.labeling.selectors.ratings import pair_counts, results_of, tasks_list
-from apps.labeling.services import LABELERS
-from apps.labeling.services.ratings import (
-    RatingLease,
-    rating_lease_next,
-    rating_revise,
-    rating_skip,
-    rating_submit,
-    ratings_import,
-)
-from apps.labeling.services.results import NothingReason
+from apps.labeling.services import LABELERS, slot_lease_next, slot_skip, vote_cast, vote_revise
+from apps.labeling.services.kinds import KINDS
+from apps.labeling.services.pairs_of_answers import pairs_make
+from apps.labeling.services.results import Lease, NothingReason, VoteResult
+from apps.labeling.services.task_rows import tasks_import
 
 router = Router(tags=["ratings"])
 _LARGEST_KEY = 2**63 - 1
 Key = Path(ge=1, le=_LARGEST_KEY)
+KINDS_SHOWN = tuple(KINDS)
+OLD_STATES = {Task.State.DECIDED.value: "rated"}
 
 
 class RatingsIn(Schema):
-    rows: list[dict[str, Any]] = Field(max_length=MOST_ROWS, description="see docs/ratings.md")
+    rows: list[dict[str, Any]] = Field(max_length=MOST_ROWS, description="see docs/labeling.md")
 
 
 class RatingsReportOut(Schema):
@@ -38,26 +36,6 @@ class RatingsReportOut(Schema):
     n_prompts: int
     n_responses: int
     n_slots: int
-
-
-class ScaleOut(Schema):
-    kind: str = Field(description="graded, or ranking: 1 is best, equal ranks are ties")
-    low: int
-    high: int
-    low_label: str
-    high_label: str
-
-
-class TaskOut(Schema):
-    """A task in your hands. Nothing in it tells where an answer came from."""
-
-    slot: int
-    task: int
-    key: str = Field(description="send it as idempotency_key with the rating")
-    prompt: list[MessageOut]
-    responses: list[list[MessageOut]] = Field(description="rate them in this order")
-    scale: ScaleOut
-    leased_until: datetime
 
 
 class NextTaskOut(Schema):
@@ -73,6 +51,12 @@ class RatingIn(Schema):
     note: str = ""
     active_ms: int | None = None
     wall_ms: int | None = None
+
+    def answer(self) -> dict[str, Any]:
+        """What the services take."""
+        given = self.dict()
+        note = given.pop("note")
+        return given | {"rationale": note}
 
 
 class RatedOut(NextTaskOut):
@@ -117,10 +101,29 @@ class ResultsOut(Schema):
     response={201: RatingsReportOut},
     summary="Import rating tasks",
 )
-def tasks_import(request: HttpRequest, slug: str, payload: RatingsIn) -> Status:
+def ratings_import(request: HttpRequest, slug: str, payload: RatingsIn) -> Status:
     """All rows or none; the same rows again change nothing."""
     project, _ = project_for(request.user, slug, STAFF)
-    return Status(201, ratings_import(project=project, rows=payload.rows).as_dict())
+    return Status(201, tasks_import(project=project, rows=payload.rows).as_dict())
+
+
+class PairsReportOut(Schema):
+    n_tasks: int
+    n_created: int
+    n_changed: int
+    n_undecided: int = Field(description="pairs on which people do not agree")
+
+
+@router.post(
+    "/projects/{slug}/ratings/pairs",
+    auth=needs("write"),
+    response={201: PairsReportOut},
+    summary="Make pairs for datasets of finished gradings and rankings",
+)
+def ratings_pairs(request: HttpRequest, slug: str) -> Status:
+    """Again is harmless: pairs that are there are brought up to date."""
+    project, _ = project_for(request.user, slug, STAFF)
+    return Status(201, asdict(pairs_make(project=project, by=request.user)))
 
 
 @router.post(
@@ -132,7 +135,7 @@ def tasks_import(request: HttpRequest, slug: str, payload: RatingsIn) -> Status:
 def task_next(request: HttpRequest, slug: str) -> dict[str, Any]:
     """Asking again returns the same task in the same order and prolongs your lease."""
     project, _ = project_for(request.user, slug, LABELERS)
-    return _next(rating_lease_next(project=project, annotator=request.user))
+    return _next(slot_lease_next(project=project, annotator=request.user, kinds=KINDS_SHOWN))
 
 
 @router.post(
@@ -143,10 +146,15 @@ def task_next(request: HttpRequest, slug: str) -> dict[str, Any]:
 )
 def task_rate(request: HttpRequest, payload: RatingIn, slot: int = Key) -> dict[str, Any]:
     """Sending the same rating again is harmless: it is stored once."""
-    result = rating_submit(
-        slot=slot, annotator=request.user, source=Rating.Source.API, **payload.dict()
+    _slot_check(slot)
+    result = vote_cast(
+        slot=slot,
+        annotator=request.user,
+        source=Answer.Source.API,
+        kinds=KINDS_SHOWN,
+        **payload.answer(),
     )
-    return _rated(result.rating, result.replayed) | _next(result.next)
+    return _rated(result) | _next(result.next)
 
 
 @router.post(
@@ -156,7 +164,9 @@ def task_rate(request: HttpRequest, payload: RatingIn, slot: int = Key) -> dict[
     summary="Pass on a rating task; it goes to others",
 )
 def task_skip(request: HttpRequest, payload: SkipIn, slot: int = Key) -> dict[str, Any]:
-    return _next(rating_skip(slot=slot, annotator=request.user, reason=payload.reason))
+    _slot_check(slot)
+    got = slot_skip(slot=slot, annotator=request.user, reason=payload.reason, kinds=KINDS_SHOWN)
+    return _next(got)
 
 
 @router.post(
@@ -166,10 +176,13 @@ def task_skip(request: HttpRequest, payload: SkipIn, slot: int = Key) -> dict[st
     summary="Change a rating of yours; the old one stays in the history",
 )
 def task_revise(request: HttpRequest, payload: RatingIn, rating: int = Key) -> dict[str, Any]:
-    result = rating_revise(
-        rating=rating, annotator=request.user, source=Rating.Source.API, **payload.dict()
+    mine = Answer.objects.filter(pk=rating, annotator=request.user)
+    if not mine.exclude(kind=Task.Kind.PAIR).exists():
+        raise Missing("There is no such rating of yours.", field="rating")
+    result = vote_revise(
+        vote=rating, annotator=request.user, source=Answer.Source.API, **payload.answer()
     )
-    return _rated(result.rating, result.replayed)
+    return _rated(result)
 
 
 @router.get(
@@ -193,8 +206,8 @@ def ratings_results(
             {
                 "task": result.task.pk,
                 "external_id": result.task.external_id,
-                "kind": result.task.kind,
-                "state": result.task.state,
+                "kind": KINDS[result.task.kind].old_name,
+                "state": OLD_STATES.get(result.task.state, result.task.state),
                 "n_ratings": result.spread.n_ratings,
                 "mean": result.spread.mean,
                 "means": list(result.spread.means),
@@ -208,23 +221,20 @@ def ratings_results(
     }
 
 
-def _rated(rating: Rating, replayed: bool) -> dict[str, Any]:
-    return {"rating": rating.pk, "revision": rating.revision, "replayed": replayed}
+def _slot_check(slot: int) -> None:
+    """To this address a slot of a pair is as unknown as one that there is not."""
+    if not Slot.objects.filter(pk=slot).exclude(task__kind=Task.Kind.PAIR).exists():
+        raise Missing("There is no such rating task.", field="slot")
 
 
-def _next(got: RatingLease | NothingReason | None) -> dict[str, Any]:
+def _rated(result: VoteResult) -> dict[str, Any]:
+    stored = result.vote
+    return {"rating": stored.pk, "revision": stored.revision, "replayed": result.replayed}
+
+
+def _next(got: Lease | NothingReason | None) -> dict[str, Any]:
     if isinstance(got, NothingReason):
         return {"nothing": NothingOut(code=got.code, message=got.text, back_at=got.back_at)}
     if got is None:
         return {}
-    return {
-        "task": {
-            "slot": got.slot,
-            "task": got.task,
-            "key": got.key,
-            "prompt": got.prompt,
-            "responses": got.responses,
-            "scale": got.scale,
-            "leased_until": got.leased_until,
-        }
-    }
+    return {"task": task_out(got)}

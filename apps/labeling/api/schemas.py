@@ -1,10 +1,14 @@
 """What the API of labeling takes and gives."""
 
+from dataclasses import asdict
 from datetime import date, datetime
 from typing import Any, Literal
 
 from ninja import Field, Schema
 from pydantic import ConfigDict
+
+from apps.labeling.services import Lease
+from apps.labeling.services.kinds import KINDS
 
 MOST_ROWS = 50_000  # of one import request; a longer file goes in several
 
@@ -57,10 +61,47 @@ class NothingOut(Schema):
     back_at: datetime | None = Field(None, description="for held: when the first comes back")
 
 
+class ScaleOut(Schema):
+    kind: str = Field(description="graded, or ranking: 1 is best, equal ranks are ties")
+    low: int
+    high: int
+    low_label: str
+    high_label: str
+
+
+class TaskOut(Schema):
+    """A task in your hands. Nothing in it tells where an answer came from."""
+
+    slot: int
+    task: int
+    kind: str = Field(description="grade or rank")
+    key: str = Field(description="send it as idempotency_key with the rating")
+    prompt: list[MessageOut]
+    responses: list[list[MessageOut]] = Field(description="rate them in this order")
+    scale: ScaleOut
+    leased_until: datetime
+
+
+def task_out(got: Lease) -> dict[str, Any]:
+    scale = asdict(got.scale) if got.scale else {}
+    return {
+        "slot": got.slot,
+        "task": got.task,
+        "kind": got.kind,
+        "key": got.key,
+        "prompt": got.prompt,
+        "responses": got.responses,
+        "scale": scale | {"kind": KINDS[got.kind].old_name},
+        "leased_until": got.leased_until,
+    }
+
+
 class NextOut(Schema):
-    """Either a pair or the reason why there is none."""
+    """A pair, a task of another kind where `kinds` asks for those, or the reason why there is
+    neither."""
 
     pair: PairOut | None = None
+    task: TaskOut | None = None
     nothing: NothingOut | None = None
 
 

@@ -10,11 +10,10 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from apps.common.errors import DomainError
-from apps.labeling.models import MOST_RESPONSES, Comparison, RatingTask
+from apps.labeling.models import MOST_RESPONSES, Comparison, Task
 from apps.labeling.selectors.finding import MOST_VALUES, NEWEST, Wanted
 from apps.labeling.services import BULK_ROLES, FLAGS, LONGEST_RATIONALE, AnswerFields
 from apps.labeling.services.comments import LONGEST_COMMENT
-from apps.labeling.services.ratings import LONGEST_NOTE
 from apps.labeling.texts import MOST_CHARACTERS
 
 _LARGEST_KEY = 2**63 - 1
@@ -252,7 +251,7 @@ class GuidelineForm(forms.Form):
     )
 
 
-# What the pages of rating tasks send.
+# What the screen of tasks with several responses sends.
 
 __all__ = ["ChangeForm", "RatingForm", "SkipForm", "TasksFilter", "values_typed"]
 
@@ -266,7 +265,7 @@ class ChangeForm(Checked):
 
     key = forms.CharField(max_length=120)
     cards = forms.IntegerField(min_value=1, max_value=MOST_RESPONSES)
-    note = forms.CharField(required=False, max_length=LONGEST_NOTE)
+    note = forms.CharField(required=False, max_length=LONGEST_RATIONALE)
     active_ms = forms.IntegerField(required=False)
     wall_ms = forms.IntegerField(required=False)
 
@@ -281,7 +280,7 @@ class ChangeForm(Checked):
         return {
             "idempotency_key": data["key"],
             "values": values,
-            "note": plain_ends(data["note"]),
+            "rationale": plain_ends(data["note"]),
             "active_ms": sensible_time(data["active_ms"]),
             "wall_ms": sensible_time(data["wall_ms"]),
         }
@@ -299,12 +298,22 @@ def values_typed(data: QueryDict, n: int) -> list[int | None]:
     return [int(text) if text.lstrip("-").isdecimal() and len(text) < 6 else None for text in sent]
 
 
+OLD_WORDS = {"graded": "grade", "ranking": "rank", "rated": "decided"}
+
+
+class NamedBefore(forms.ChoiceField):
+    """A choice that links from before may call by its old name."""
+
+    def to_python(self, value: Any) -> str:
+        return OLD_WORDS.get(value, super().to_python(value))
+
+
 class TasksFilter(forms.Form):
     """The filter of the ratings page; lives in the query string."""
 
     q = forms.CharField(required=False, max_length=200, label="Search ids and prompts")
-    kind = forms.ChoiceField(required=False, choices=[("", "all"), *RatingTask.Kind.choices])
-    state = forms.ChoiceField(required=False, choices=[("", "all"), *RatingTask.State.choices])
+    kind = NamedBefore(required=False, choices=[("", "all"), *Task.Kind.choices[1:]])
+    state = NamedBefore(required=False, choices=[("", "all"), *Task.State.choices])
     sort = forms.ChoiceField(
         required=False,
         label="Largest first by",

@@ -1,18 +1,6 @@
 """What is compared, who holds it, how it was voted on, what was decided."""
 
 from apps.labeling.models.comments import Comment
-from apps.labeling.models.comparisons import (
-    MODEL_NAME,
-    NOBODY_LEFT,
-    Choice,
-    Comparison,
-    Consensus,
-    DecideBy,
-    Prompt,
-    Response,
-    Skip,
-    Slot,
-)
 from apps.labeling.models.finding import (
     BulkAction,
     Facet,
@@ -26,17 +14,31 @@ from apps.labeling.models.people import (
     QualificationAnswer,
     QualificationAttempt,
 )
-from apps.labeling.models.ratings import (
+from apps.labeling.models.settings import CLOSED_IDS, ImportJob, LabelingSettings, reason_chips
+from apps.labeling.models.tasks import (
+    MODEL_NAME,
     MOST_POINTS,
     MOST_RESPONSES,
-    Rating,
-    RatingItem,
-    RatingSkip,
-    RatingSlot,
-    RatingTask,
+    NOBODY_LEFT,
+    Choice,
+    Comparison,
+    Consensus,
+    DecideBy,
+    Prompt,
+    Response,
+    Skip,
+    Slot,
+    Task,
+    TaskItem,
 )
-from apps.labeling.models.settings import CLOSED_IDS, ImportJob, LabelingSettings, reason_chips
-from apps.labeling.models.votes import AUDIT_SEED, Decision, Discard, DiscardedVote, Vote
+from apps.labeling.models.votes import (
+    AUDIT_SEED,
+    Answer,
+    Decision,
+    Discard,
+    DiscardedVote,
+    Vote,
+)
 
 __all__ = [
     "AUDIT_SEED",
@@ -46,6 +48,7 @@ __all__ = [
     "MOST_RESPONSES",
     "NOBODY_LEFT",
     "Annotator",
+    "Answer",
     "BulkAction",
     "Choice",
     "Comment",
@@ -62,17 +65,14 @@ __all__ = [
     "Prompt",
     "QualificationAnswer",
     "QualificationAttempt",
-    "Rating",
-    "RatingItem",
-    "RatingSkip",
-    "RatingSlot",
-    "RatingTask",
     "Response",
     "SavedView",
     "SearchDocument",
     "SearchPending",
     "Skip",
     "Slot",
+    "Task",
+    "TaskItem",
     "Vote",
     "reason_chips",
 ]

@@ -5,7 +5,7 @@ from django.db.models import Q
 
 from apps.accounts.models import Project, User
 from apps.common.models import Stamped
-from apps.labeling.models.comparisons import Comparison
+from apps.labeling.models.tasks import Comparison
 
 
 class Comment(Stamped):

@@ -11,7 +11,7 @@ from django.db import models
 
 from apps.accounts.models import Project, User
 from apps.common.models import Named, Stamped
-from apps.labeling.models.comparisons import Comparison
+from apps.labeling.models.tasks import Comparison
 
 
 class SearchDocument(models.Model):

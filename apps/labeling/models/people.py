@@ -6,7 +6,7 @@ from django.db.models import Q
 
 from apps.accounts.models import Project, User
 from apps.common.models import Stamped
-from apps.labeling.models.comparisons import Choice, Comparison
+from apps.labeling.models.tasks import Choice, Comparison
 
 
 class Annotator(Stamped):

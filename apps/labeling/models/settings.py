@@ -6,7 +6,7 @@ from django.db.models import F, Q
 
 from apps.accounts.models import Project, User
 from apps.common.models import Named, Stamped
-from apps.labeling.models.comparisons import DecideBy
+from apps.labeling.models.tasks import DecideBy
 
 
 def reason_chips() -> list[str]:

@@ -1,20 +1,20 @@
-"""How comparisons were voted on, and what was decided."""
+"""How tasks were answered, and what was decided of the pairs."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
-from django.db.models import Func, Q, Value
+from django.db.models import F, Func, Q, Value
 
 from apps.accounts.models import Project, User
 from apps.common.models import Stamped
-from apps.labeling.models.comparisons import Choice, Comparison, DecideBy, Response, Slot
 from apps.labeling.models.people import Guideline
+from apps.labeling.models.tasks import Choice, Comparison, DecideBy, Response, Slot, Task
 
 # A vote is in the audit sample when the hash of its id, with this seed, falls under the rate.
 AUDIT_SEED = 20161
 
 
-class Vote(models.Model):
-    """One vote, or one revision of it: rows are added, never overwritten.
+class AnyAnswer(models.Model):
+    """What answers of all kinds have.
 
     A revision points at the one before (`supersedes`); the newest is `is_current`.
     """
@@ -26,14 +26,34 @@ class Vote(models.Model):
 
     id = models.BigAutoField(primary_key=True)
     project = models.ForeignKey(
-        Project, on_delete=models.CASCADE, related_name="votes", db_index=False
+        Project, on_delete=models.CASCADE, related_name="%(class)ss", db_index=False
     )
-    comparison = models.ForeignKey(Comparison, on_delete=models.PROTECT, related_name="votes")
-    slot = models.ForeignKey(Slot, on_delete=models.PROTECT, related_name="votes")
+    slot = models.ForeignKey(Slot, on_delete=models.PROTECT, related_name="%(class)ss")
     annotator = models.ForeignKey(
-        User, on_delete=models.PROTECT, related_name="votes", db_index=False
+        User, on_delete=models.PROTECT, related_name="%(class)ss", db_index=False
     )
-    choice = models.CharField(max_length=8, choices=Choice.choices)
+    left_is = models.CharField(
+        max_length=1,
+        blank=True,
+        choices=[("a", "A"), ("b", "B")],
+        help_text="which response of a pair stood left; empty when unknown (imports)",
+    )
+    strength = models.PositiveSmallIntegerField(null=True, blank=True)  # 1 slightly, 2 much
+    criteria = models.JSONField(default=dict, blank=True)  # {criterion: a | tie | b}
+    reasons = ArrayField(models.CharField(max_length=40), default=list, blank=True)
+    rationale = models.TextField(blank=True)
+    flags = ArrayField(models.CharField(max_length=40), default=list, blank=True)
+    guideline = models.ForeignKey(Guideline, null=True, blank=True, on_delete=models.PROTECT)
+    active_ms = models.PositiveIntegerField(null=True, blank=True)
+    wall_ms = models.PositiveIntegerField(null=True, blank=True)
+    idempotency_key = models.CharField(max_length=120)
+    source = models.CharField(max_length=6, choices=Source.choices, default=Source.PAGE)
+    revision = models.PositiveSmallIntegerField(default=1)
+    supersedes = models.OneToOneField(
+        "self", null=True, blank=True, on_delete=models.PROTECT, related_name="superseded_by"
+    )
+    is_current = models.BooleanField(default=True)
+    cast_at = models.DateTimeField()
     chosen = models.ForeignKey(
         Response,
         null=True,
@@ -42,17 +62,6 @@ class Vote(models.Model):
         related_name="+",
         help_text="the canonical response preferred; empty for tie and both bad",
     )
-    left_is = models.CharField(
-        max_length=1,
-        blank=True,
-        choices=[("a", "A"), ("b", "B")],
-        help_text="which response stood left; empty when unknown (imports)",
-    )
-    strength = models.PositiveSmallIntegerField(null=True, blank=True)  # 1 slightly, 2 much
-    criteria = models.JSONField(default=dict, blank=True)  # {criterion: a | tie | b}
-    reasons = ArrayField(models.CharField(max_length=40), default=list, blank=True)
-    rationale = models.TextField(blank=True)
-    flags = ArrayField(models.CharField(max_length=40), default=list, blank=True)
     improvement = models.ForeignKey(
         Response,
         null=True,
@@ -61,17 +70,26 @@ class Vote(models.Model):
         related_name="+",
         help_text="the better answer as this person would have it",
     )
-    guideline = models.ForeignKey(Guideline, null=True, blank=True, on_delete=models.PROTECT)
-    active_ms = models.PositiveIntegerField(null=True, blank=True)
-    wall_ms = models.PositiveIntegerField(null=True, blank=True)
-    idempotency_key = models.CharField(max_length=80)
-    source = models.CharField(max_length=6, choices=Source.choices, default=Source.PAGE)
-    revision = models.PositiveSmallIntegerField(default=1)
-    supersedes = models.OneToOneField(
-        "self", null=True, blank=True, on_delete=models.PROTECT, related_name="superseded_by"
+
+    class Meta:
+        abstract = True
+
+
+class Answer(AnyAnswer):
+    """One answer to a task, or one revision of it: rows are added, never overwritten.
+
+    A pair's is its `choice`. The others' are `values` by the stored places of the responses:
+    grades, or competition ranks (1 is best, ties share a rank, the next rank is skipped); `shown`
+    is the order of the places on the screen.
+    """
+
+    task = models.ForeignKey(Task, on_delete=models.PROTECT, related_name="answers")
+    kind = models.CharField(
+        max_length=5, choices=Task.Kind.choices, default=Task.Kind.PAIR, db_default=Task.Kind.PAIR
     )
-    is_current = models.BooleanField(default=True)
-    cast_at = models.DateTimeField()
+    choice = models.CharField(max_length=8, blank=True, choices=Choice.choices)
+    values = ArrayField(models.SmallIntegerField(), default=list, db_default=[], blank=True)
+    shown = ArrayField(models.PositiveSmallIntegerField(), default=list, db_default=[], blank=True)
 
     class Meta:
         constraints = [
@@ -83,8 +101,15 @@ class Vote(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(choice__in=["a", "b"], chosen__isnull=False)
-                | Q(choice__in=["tie", "both_bad"], chosen__isnull=True),
+                | Q(choice__in=["tie", "both_bad", ""], chosen__isnull=True),
                 name="vote_names_what_it_chose",
+            ),
+            models.CheckConstraint(
+                condition=Q(kind="pair", values=[], shown=[]) & ~Q(choice="")
+                | ~Q(kind="pair")
+                & ~Q(values=[])
+                & Q(choice="", left_is="", improvement__isnull=True, values__len=F("shown__len")),
+                name="answer_of_its_kind",
             ),
             models.CheckConstraint(
                 condition=Q(revision=1, supersedes__isnull=True)
@@ -93,10 +118,10 @@ class Vote(models.Model):
             ),
         ]
         indexes = [
-            models.Index(fields=["comparison"], condition=Q(is_current=True), name="vote_current"),
+            models.Index(fields=["task"], condition=Q(is_current=True), name="vote_current"),
             models.Index(fields=["project", "annotator", "-cast_at"], name="vote_by_annotator"),
             models.Index(
-                fields=["project", "comparison"],
+                fields=["project", "task"],
                 condition=Q(is_current=True) & ~Q(flags=[]),
                 name="vote_flagged",
             ),
@@ -107,6 +132,23 @@ class Vote(models.Model):
                 name="vote_audit_sample",
             ),
         ]
+
+    def __str__(self) -> str:
+        return f"answer {self.pk} to {self.task_id}"
+
+
+class Vote(AnyAnswer):
+    """An answer to a pair. The table is a view of the answers that has no others, so that no count
+    of votes ever meets a grade or a rank; what is written to it is an answer."""
+
+    comparison = models.ForeignKey(
+        Comparison, on_delete=models.PROTECT, related_name="votes", db_constraint=False
+    )
+    choice = models.CharField(max_length=8, choices=Choice.choices)
+
+    class Meta:
+        managed = False
+        db_table = "labeling_vote"
 
     def __str__(self) -> str:
         return f"vote {self.choice} on {self.comparison_id}"

@@ -10,12 +10,12 @@ from typing import Any
 from django.utils.translation import gettext
 
 from apps.labeling.forms import LETTERS
-from apps.labeling.models import Rating
+from apps.labeling.models import Answer
 from apps.labeling.rendering import texts_html
 from apps.labeling.screens.label import SKIP_REASONS, WHO
 from apps.labeling.selectors.ratings import responses_of
-from apps.labeling.services.ratings import LONGEST_NOTE, RatingLease, Scale
-from apps.labeling.services.results import NothingReason
+from apps.labeling.services import LONGEST_RATIONALE
+from apps.labeling.services.results import Lease, NothingReason, Scale
 from apps.labeling.texts import Messages
 
 
@@ -37,7 +37,7 @@ class Card:
 
 
 def context(
-    got: RatingLease | NothingReason,
+    got: Lease | NothingReason,
     *,
     notice: str = "",
     typed: Sequence[int | None] = (),
@@ -70,7 +70,7 @@ def context(
 
 
 def context_of_change(
-    rating: Rating, *, notice: str = "", typed: Sequence[int | None] = (), note: str | None = None
+    rating: Answer, *, notice: str = "", typed: Sequence[int | None] = (), note: str | None = None
 ) -> dict[str, Any]:
     """The same for a rating of one's own, in the order it was shown then."""
     messages = {item.position: item.response.messages for item in responses_of(rating.task)}
@@ -84,7 +84,7 @@ def context_of_change(
         "editing": rating,
         "answer_id": f"rated-{rating.pk}",
         "key": f"revise-rating.{rating.pk}.{rating.revision + 1}",
-        "note": rating.note if note is None else note,
+        "note": rating.rationale if note is None else note,
     }
 
 
@@ -105,7 +105,7 @@ def cards_shown(
         "scale": scale,
         "prompt": turns[0],
         "conversation": len(turns[0]) > 1,
-        "longest_note": LONGEST_NOTE,
+        "longest_note": LONGEST_RATIONALE,
         "cards": [
             Card(number, LETTERS[number - 1], shown, _points(scale, value))
             for number, (shown, value) in enumerate(zip(turns[1:], given, strict=True), start=1)

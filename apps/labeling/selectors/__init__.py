@@ -128,7 +128,7 @@ def remaining_for(*, project: Project, annotator: User, n_today: int) -> int:
 # In the order of the index of free slots, so that reading ends with the last pair counted.
 _REMAINING = """
 select count(*) from (
-  select distinct s.shuffle, s.comparison_id from labeling_slot s
+  select distinct s.shuffle, s.task_id from labeling_slot s
   left join labeling_annotator w on w.project_id = s.project_id and w.user_id = %(annotator)s
   left join labeling_labelingsettings l on l.project_id = s.project_id
   cross join (select CLOSED_IDS as ids) closed
@@ -136,17 +136,17 @@ select count(*) from (
     and (coalesce(cardinality(w.topics), 0) = 0 or s.topic = any(w.topics))
     and (coalesce(cardinality(w.languages), 0) = 0 or s.language = any(w.languages))
     and s.topic <> all(coalesce(w.avoids_topics, '{}'))
-    and (closed.ids is null or not s.comparison_id <@ closed.ids)
+    and (closed.ids is null or not s.task_id <@ closed.ids)
     and not (coalesce(w.avoids_sensitive, false)
              and (s.topic = any(l.sensitive_topics)
-                  or exists (select from labeling_comparison c
-                             where c.id = s.comparison_id and c.warning <> '')))
+                  or exists (select from labeling_task c
+                             where c.id = s.task_id and c.warning <> '')))
     and not exists (select from labeling_slot mine
-                    where mine.comparison_id = s.comparison_id
+                    where mine.task_id = s.task_id
                       and mine.annotator_id = %(annotator)s and mine.kind <> 'former')
     and not exists (select from labeling_skip k
-                    where k.comparison_id = s.comparison_id and k.annotator_id = %(annotator)s)
-  order by s.shuffle, s.comparison_id limit %(cap)s
+                    where k.task_id = s.task_id and k.annotator_id = %(annotator)s)
+  order by s.shuffle, s.task_id limit %(cap)s
 ) pairs
 """.replace("CLOSED_IDS", CLOSED_IDS.format(project="%(project)s", user="%(annotator)s"))
 
@@ -204,7 +204,7 @@ def undo_query(*, project: Project, annotator: User) -> str:
     skip = (
         Skip.objects.filter(project=project, annotator=annotator)
         .order_by("-at", "-id")
-        .values_list("at", "comparison")
+        .values_list("at", "task")
         .first()
     )
     if skip and (answer is None or skip[0] > answer[0]):

@@ -159,12 +159,14 @@ def prompt_details(*, prompts: Collection[int]) -> dict[int, PromptDetails]:
     ).exclude(slot__kind=Slot.Kind.DISCARD)
     for pk, n in _by_prompt(flagged):
         details[pk].n_flagged = n
-    skipped = Skip.objects.filter(comparison__prompt__in=prompts, reason=UNCLEAR_SKIP)
-    for pk, n in _by_prompt(skipped):
+    skipped = Skip.objects.filter(task__prompt__in=prompts, reason=UNCLEAR_SKIP)
+    for pk, n in _by_prompt(skipped, "task__prompt"):
         details[pk].n_skipped = n
     return dict(details)
 
 
-def _by_prompt(rows: QuerySet[Vote] | QuerySet[Skip]) -> list[tuple[int, int]]:
-    grouped = rows.order_by().values("comparison__prompt").annotate(n=Count("id"))
-    return list(grouped.values_list("comparison__prompt", "n"))
+def _by_prompt(
+    rows: QuerySet[Vote] | QuerySet[Skip], prompt: str = "comparison__prompt"
+) -> list[tuple[int, int]]:
+    grouped = rows.order_by().values(prompt).annotate(n=Count("id"))
+    return list(grouped.values_list(prompt, "n"))

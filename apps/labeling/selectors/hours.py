@@ -33,10 +33,11 @@ from (
   where v.project_id = %(project)s and v.source <> 'import'
     and (%(user)s::bigint is null or v.annotator_id = %(user)s)
   union all
-  select r.annotator_id, date_trunc('month', r.rated_at at time zone 'utc')::date, 0,
+  select r.annotator_id, date_trunc('month', r.cast_at at time zone 'utc')::date, 0,
          (r.revision = 1)::int, r.active_ms, 0
-  from labeling_rating r
-  where r.project_id = %(project)s and (%(user)s::bigint is null or r.annotator_id = %(user)s)
+  from labeling_answer r
+  where r.project_id = %(project)s and r.kind <> 'pair'
+    and (%(user)s::bigint is null or r.annotator_id = %(user)s)
 ) w join accounts_user u on u.id = w.annotator_id
 where %(month)s::date is null or w.month = %(month)s
 group by u.id, w.month order by w.month desc, u.username

@@ -6,7 +6,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from apps.accounts.models import Project, User
-from apps.labeling.models import QualificationAttempt, Slot, Vote
+from apps.labeling.models import Answer, QualificationAttempt, Slot, Vote
 from apps.labeling.selectors import settings_get
 
 # Votes are a day old before their worth is shown: looking must not steer one that is still being
@@ -36,7 +36,7 @@ def gold_of(*, project: Project, user: User) -> QuerySet[Vote]:
     )
 
 
-def is_shown_as_gold(vote: Vote) -> bool:
+def is_shown_as_gold(vote: Answer) -> bool:
     """Whether its person may have seen what the right answer is."""
     person = vote.annotator
     return settings_get(project=vote.project).show_gold and (

@@ -14,7 +14,8 @@ from django.db.models import Q, QuerySet
 
 from apps.accounts.models import Project, User
 from apps.common.errors import Missing
-from apps.labeling.models import Rating, RatingItem, RatingTask
+from apps.labeling.models import Answer, Slot, Task, TaskItem
+from apps.labeling.selectors import CLOSED
 from measures.ratings import (
     Normalised,
     Spread,
@@ -29,18 +30,30 @@ from measures.voting import Choice
 
 def has_rating_tasks(project: Project) -> bool:
     """Whether the project has any at all: pages for them are shown only then."""
-    return RatingTask.objects.filter(project=project).exists()
+    return _tasks(project).exists()
 
 
-def ratings_of(*, project: Project, annotator: User, search: str = "") -> QuerySet[Rating]:
+def _tasks(project: Project) -> QuerySet[Task]:
+    return Task.objects.filter(project=project).exclude(kind=Task.Kind.PAIR)
+
+
+def _counted() -> QuerySet[Answer]:
+    """Answers that count: not hidden repeats and audits, which measure people."""
+    return Answer.objects.filter(
+        is_current=True, slot__kind__in=(Slot.Kind.REGULAR, Slot.Kind.GOLD)
+    )
+
+
+def ratings_of(*, project: Project, annotator: User, search: str = "") -> QuerySet[Answer]:
     """A person's own current ratings, newest first."""
-    found = Rating.objects.filter(project=project, annotator=annotator, is_current=True)
+    mine = Answer.objects.filter(project=project, annotator=annotator, is_current=True)
+    found = mine.exclude(kind=Task.Kind.PAIR).exclude(slot__kind__in=CLOSED)
     if search:
         found = found.filter(task__prompt__messages__icontains=search)
-    return found.select_related("task__prompt").order_by("-rated_at", "-pk")
+    return found.select_related("task__prompt").order_by("-cast_at", "-pk")
 
 
-def rating_get(*, project: Project, annotator: User, rating: int) -> Rating:
+def rating_get(*, project: Project, annotator: User, rating: int) -> Answer:
     """A current rating of one's own; `Missing` for all others."""
     found = ratings_of(project=project, annotator=annotator).filter(pk=rating).first()
     if found is None:
@@ -48,23 +61,25 @@ def rating_get(*, project: Project, annotator: User, rating: int) -> Rating:
     return found
 
 
-def task_get(*, project: Project, task: int) -> RatingTask:
-    found = RatingTask.objects.filter(project=project, pk=task).select_related("prompt").first()
+def task_get(*, project: Project, task: int) -> Task:
+    tasks = _tasks(project).select_related("prompt")
+    # addresses from before tasks of all kinds had one number
+    found = tasks.filter(pk=task).first() or tasks.filter(batch=f"rating task {task}").first()
     if found is None:
         raise Missing("There is no such rating task.", field="task")
     return found
 
 
-def responses_of(task: RatingTask) -> list[RatingItem]:
+def responses_of(task: Task) -> list[TaskItem]:
     """The items in their stored order, with their responses."""
     return list(task.items.select_related("response").order_by("position"))
 
 
 def tasks_list(
     *, project: Project, kind: str = "", state: str = "", search: str = ""
-) -> QuerySet[RatingTask]:
+) -> QuerySet[Task]:
     """Tasks of a project, newest first."""
-    found = RatingTask.objects.filter(project=project).select_related("prompt").order_by("-pk")
+    found = _tasks(project).select_related("prompt").order_by("-pk")
     if kind:
         found = found.filter(kind=kind)
     if state:
@@ -80,28 +95,28 @@ def tasks_list(
 class TaskResult:
     """One task and how its ratings lie: grades in points of its scale, ranks in shares beaten."""
 
-    task: RatingTask
+    task: Task
     spread: Spread
 
 
-def results_of(tasks: Iterable[RatingTask]) -> list[TaskResult]:
+def results_of(tasks: Iterable[Task]) -> list[TaskResult]:
     """The spread of each task, in their order; one query for all ratings."""
     tasks = list(tasks)
     rows: dict[int, list[list[float]]] = defaultdict(list)
     kinds = {task.pk: task.kind for task in tasks}
-    current = Rating.objects.filter(is_current=True, task__in=kinds).order_by("pk")
+    current = _counted().filter(task__in=kinds).order_by("pk")
     for task, values in current.values_list("task_id", "values"):
         rows[task].append(scores_of(kinds[task], values))
     return [TaskResult(task, _spread(rows[task.pk])) for task in tasks]
 
 
-def pair_counts(tasks: Iterable[RatingTask]) -> dict[int, list[dict[str, int]]]:
+def pair_counts(tasks: Iterable[Task]) -> dict[int, list[dict[str, int]]]:
     """{task: for each pair of places a < b, how many ratings put a first, b first, or both}."""
     kinds = {task.pk: task.kind for task in tasks}
     counts: dict[int, Counter[tuple[int, int, Choice]]] = {task: Counter() for task in kinds}
-    current = Rating.objects.filter(is_current=True, task__in=kinds)
+    current = _counted().filter(task__in=kinds)
     for task, values in current.values_list("task_id", "values"):
-        ranking = kinds[task] == RatingTask.Kind.RANKING
+        ranking = kinds[task] == Task.Kind.RANK
         pairs = pairs_of_ranking(values) if ranking else pairs_of_grades(values)
         counts[task].update((pair.a, pair.b, pair.choice) for pair in pairs)
     return {
@@ -134,7 +149,7 @@ def results_sorted(results: list[TaskResult], by: str) -> list[TaskResult]:
 
 def scores_of(kind: str, values: Sequence[int]) -> list[float]:
     """One rating as numbers of which more is better."""
-    return rank_scores(values) if kind == RatingTask.Kind.RANKING else [float(v) for v in values]
+    return rank_scores(values) if kind == Task.Kind.RANK else [float(v) for v in values]
 
 
 def _spread(rows: list[list[float]]) -> Spread:
@@ -164,12 +179,12 @@ def rater_scales(*, project: Project) -> RaterScales:
     grades: list[float] = []
     raters: list[int] = []
     places: list[tuple[int, int]] = []
-    current = Rating.objects.filter(
-        project=project, is_current=True, task__kind=RatingTask.Kind.GRADED
-    ).order_by("pk")
+    current = _counted().filter(project=project, kind=Task.Kind.GRADE).order_by("pk")
     for task, low, high, who, values in current.values_list(
         "task_id", "task__low", "task__high", "annotator_id", "values"
     ):
+        if low is None or high is None:  # a pair has no scale
+            continue
         for place, value in enumerate(values, start=1):
             grades.append((value - low) / (high - low))
             raters.append(who)
@@ -183,14 +198,14 @@ def rater_scales(*, project: Project) -> RaterScales:
     return RaterScales(normalised, means, n_raters=len(normalised.means))
 
 
-def ratings_shown(*, task: RatingTask, with_names: bool) -> list[dict[str, Any]]:
+def ratings_shown(*, task: Task, with_names: bool) -> list[dict[str, Any]]:
     """The current ratings of a task, oldest first; annotators as numbers unless names are due."""
-    current = task.ratings.filter(is_current=True).select_related("annotator").order_by("pk")
+    current = _counted().filter(task=task).select_related("annotator").order_by("pk")
     return [
         {
             "who": str(rating.annotator) if with_names else f"annotator {number}",
             "values": rating.values,
-            "note": rating.note,
+            "note": rating.rationale,
             "rating": rating,
         }
         for number, rating in enumerate(current, start=1)

@@ -1,9 +1,10 @@
-"""An annotator's answer to a pair: what it may hold, how it is checked, how it is written."""
+"""An annotator's answer: what it may hold, how it is checked, how it is written."""
 
 import json
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 from django.db import transaction
 from django.db.backends.utils import CursorWrapper
@@ -13,7 +14,9 @@ from django.utils.translation import gettext_lazy as _
 from apps.common.errors import Conflict, DomainError, Missing, Refused
 from apps.common.numbers import count
 from apps.common.transactions import row_named
-from apps.labeling.models import Choice, Comparison, Response, Slot, Vote
+from apps.labeling.models import Answer as StoredAnswer
+from apps.labeling.models import Choice, Response, Slot, Task, Vote
+from apps.labeling.services import kinds
 from apps.labeling.services import statements as sql
 from apps.labeling.services.deciding import Policy, decision_store
 from apps.labeling.services.eligibility import Eligibility, role_check
@@ -42,9 +45,10 @@ _LONGEST_TIME = timedelta(days=7) // timedelta(milliseconds=1)
 class AnswerFields(TypedDict, total=False):
     """What the vote services take as keyword arguments.
 
-    Either `choice` (canonical: a, b, tie, both_bad) or `side` (as seen: left, right, tie,
+    Of a pair either `choice` (canonical: a, b, tie, both_bad) or `side` (as seen: left, right, tie,
     both_bad) is given, and `criteria` in the same terms: {criterion: a | tie | b} beside a choice,
-    {criterion: left | tie | right} beside a side. Strength is 1 (slightly) or 2 (much).
+    {criterion: left | tie | right} beside a side; of the other kinds `values`, one whole number for
+    each response in the order shown. Strength is 1 (slightly) or 2 (much).
     `improvement` is the better answer as the annotator would have it. Times are milliseconds:
     `wall_ms` since the pair appeared, `active_ms` without pauses of a minute or more; both are
     bounded by what the server knows.
@@ -52,6 +56,7 @@ class AnswerFields(TypedDict, total=False):
 
     choice: str
     side: str
+    values: Sequence[int]
     strength: int | None
     rationale: str
     reasons: list[str]
@@ -65,6 +70,7 @@ class AnswerFields(TypedDict, total=False):
 def answer_from(**fields: Unpack[AnswerFields]) -> "Answer":
     """The fields as a checked answer; errors name the field."""
     tidy = fields.copy()
+    tidy["values"] = tuple(fields.get("values", ()))
     tidy["rationale"] = fields.get("rationale", "").strip()
     tidy["flags"] = list(dict.fromkeys(fields.get("flags", ())))
     tidy["reasons"] = list(dict.fromkeys(fields.get("reasons", ())))
@@ -78,6 +84,7 @@ class Answer:
 
     choice: str = ""
     side: str = ""
+    values: Sequence[int] = ()
     strength: int | None = None
     rationale: str = ""
     reasons: list[str] = field(default_factory=list)
@@ -88,7 +95,12 @@ class Answer:
     wall_ms: int | None = None
 
     def __post_init__(self) -> None:
-        if bool(self.choice) == bool(self.side):
+        if self.values:
+            if self.choice or self.side:
+                raise DomainError("Give either a choice or values.", field="values")
+            if any(isinstance(one, bool) or not isinstance(one, int) for one in self.values):
+                raise DomainError("Whole numbers, one for each response.", field="values")
+        elif bool(self.choice) == bool(self.side):
             raise DomainError("Give either a choice or a side.", field="choice")
         if self.choice and self.choice not in Choice.values:
             raise DomainError(
@@ -130,6 +142,21 @@ class Answer:
             value = getattr(self, name)
             if value is not None and not 0 <= value <= _LONGEST_TIME:
                 raise DomainError("Milliseconds, at most seven days of them.", field=name)
+
+    def same_as(self, stored: StoredAnswer, leased: "LeasedSlot") -> bool:
+        """Whether this is what was stored, sent again."""
+        same = (stored.rationale, stored.flags) == (self.rationale, self.flags)
+        if stored.kind != Task.Kind.PAIR:
+            shown = replace(leased, shown=stored.shown)
+            return same and stored.values == kinds.canonical(self.values, shown)
+        left_is = stored.left_is or leased.left_is
+        return (
+            same
+            and stored.choice == self.canonical(left_is)
+            and stored.strength == self.strength
+            and stored.reasons == self.reasons
+            and stored.criteria == self.canonical_criteria(left_is)
+        )
 
     def canonical(self, left_is: str) -> str:
         """The choice in terms of the stored responses, given which of them stood left."""
@@ -196,15 +223,19 @@ def times_bounded(
 _OWN_COLUMNS = (
     "slot",
     "project",
-    "comparison",
+    "task",
+    "task_kind",
     "kind",
     "state",
     "annotator",
     "left_is",
+    "shown",
     "leased_at",
     "now",
     "response_a",
     "response_b",
+    "low",
+    "high",
     "guideline",
 )
 # Votes of these slots decide; hidden repeats and audit re-votes measure the annotator instead.
@@ -213,28 +244,36 @@ _COUNTED = (Slot.Kind.REGULAR, Slot.Kind.GOLD)
 
 @dataclass(frozen=True, slots=True)
 class LeasedSlot:
-    """A slot and its comparison while we hold both rows, and what is needed to vote on them."""
+    """A slot and its task while we hold both rows, and what is needed to answer it."""
 
     slot: int
     project: str
-    comparison: int
+    task: int
+    task_kind: str
     kind: str
     state: str
     annotator: int | None
     left_is: str
+    shown: list[int]
     leased_at: datetime | None
     now: datetime
-    response_a: int
-    response_b: int
+    response_a: int | None
+    response_b: int | None
+    low: int | None
+    high: int | None
     overlap: int
     guideline: int | None
     eligibility: Eligibility
     questions: Questions
     policy: Policy
 
+    @property
+    def is_pair(self) -> bool:
+        return self.task_kind == Task.Kind.PAIR
+
 
 def slot_lock(cursor: CursorWrapper, slot: int, annotator: int, source: str) -> LeasedSlot:
-    """Lock membership, slot and comparison, in that order, and read what a vote needs."""
+    """Lock membership, slot and task, in that order, and read what a vote needs."""
     cursor.execute(sql.LOCK_FOR_VOTE, {"slot": slot, "annotator": annotator})
     row = row_named(cursor)
     if row is None:
@@ -261,63 +300,79 @@ def vote_write(
     key: str,
     source: str,
     cast_at: datetime | None,
-    replaces: Vote | None = None,
+    replaces: StoredAnswer | None = None,
 ) -> VoteResult:
-    """Add the vote, close the slot, count, decide."""
-    choice = answer.canonical(leased.left_is)
-    if source != Vote.Source.IMPORT:
-        offered_check(answer, choice, leased.questions)
-    chosen = {"a": leased.response_a, "b": leased.response_b}.get(choice)
+    """Add the answer, close the slot, count, decide."""
     leased_ms = _milliseconds_since(leased.leased_at, leased.now)
     active, wall = times_bounded(answer.active_ms, answer.wall_ms, leased_ms=leased_ms)
-    vote = Vote(
-        project_id=leased.project,
-        comparison_id=leased.comparison,
-        slot_id=leased.slot,
-        annotator_id=annotator,
-        choice=choice,
-        chosen_id=chosen,
-        left_is="" if source == Vote.Source.IMPORT else leased.left_is,
-        strength=answer.strength,
-        criteria=answer.canonical_criteria(leased.left_is),
-        reasons=answer.reasons,
-        rationale=answer.rationale,
-        flags=answer.flags,
-        improvement_id=improvement_store(
-            text=answer.improvement,
-            chosen={"a": leased.response_a, "b": leased.response_b}.get(choice),
-            annotator=annotator,
-        ),
-        guideline_id=None if source == Vote.Source.IMPORT else leased.guideline,
-        active_ms=active,
-        wall_ms=wall,
-        idempotency_key=key,
-        source=source,
-        revision=replaces.revision + 1 if replaces else 1,
-        supersedes_id=replaces.pk if replaces else None,
-        cast_at=cast_at or leased.now,
-    )
-    counts = _insert(cursor, vote)
-    if UNSAFE in vote.flags or (replaces and UNSAFE in replaces.flags):
-        warning_follow(leased.comparison)
+    columns = _said(leased, annotator, answer, source) | {
+        "project_id": leased.project,
+        "slot_id": leased.slot,
+        "annotator_id": annotator,
+        "rationale": answer.rationale,
+        "flags": answer.flags,
+        "guideline_id": None if source == Vote.Source.IMPORT else leased.guideline,
+        "active_ms": active,
+        "wall_ms": wall,
+        "idempotency_key": key,
+        "source": source,
+        "revision": replaces.revision + 1 if replaces else 1,
+        "supersedes_id": replaces.pk if replaces else None,
+        "cast_at": cast_at or leased.now,
+    }
+    values = {"kind": leased.task_kind, "values": [], "shown": [], "task_id": leased.task} | columns
+    others = _insert(cursor, values)
+    if UNSAFE in answer.flags or (replaces and UNSAFE in replaces.flags):
+        warning_follow(leased.task)
+    if not leased.is_pair:
+        n = others["n"] + (leased.kind in _COUNTED)
+        cursor.execute(sql.COUNT_ANSWERS, {"task": leased.task, "n": n})
+        return VoteResult(vote=StoredAnswer(id=others["answer"], **values), decision=None)
+    counts = {choice: others[choice.value] for choice in voting.Choice}
     if leased.kind in _COUNTED:
-        counts[voting.Choice(choice)] += 1
+        counts[voting.Choice(columns["choice"])] += 1
     decision = decision_store(
         cursor,
         project=leased.project,
-        comparison=leased.comparison,
+        comparison=leased.task,
         counts=counts,
         overlap=leased.overlap,
         policy=leased.policy,
     )
+    vote = Vote(id=others["answer"], comparison_id=leased.task, **columns)
     return VoteResult(vote=vote, decision=decision)
 
 
-def warning_follow(comparison: int) -> None:
-    """A comparison that somebody flags as unsafe carries a warning while such a vote stands."""
-    flagged = Vote.objects.filter(comparison=comparison, is_current=True, flags__contains=[UNSAFE])
+def _said(leased: LeasedSlot, annotator: int, answer: Answer, source: str) -> dict[str, Any]:
+    """The columns that differ by kind. Errors where the answer is none to a task of this kind."""
+    if not leased.is_pair:
+        blank: dict[str, Any] = {"choice": "", "chosen_id": None, "left_is": "", "strength": None}
+        blank |= {"criteria": {}, "reasons": [], "improvement_id": None}
+        return blank | {"values": kinds.canonical(answer.values, leased), "shown": leased.shown}
+    if answer.values:
+        raise DomainError("This is a pair: give a choice or a side.", field="values")
+    choice = answer.canonical(leased.left_is)
+    if source != Vote.Source.IMPORT:
+        offered_check(answer, choice, leased.questions)
+    chosen = {"a": leased.response_a, "b": leased.response_b}.get(choice)
+    return {
+        "choice": choice,
+        "chosen_id": chosen,
+        "left_is": "" if source == Vote.Source.IMPORT else leased.left_is,
+        "strength": answer.strength,
+        "criteria": answer.canonical_criteria(leased.left_is),
+        "reasons": answer.reasons,
+        "improvement_id": improvement_store(
+            text=answer.improvement, chosen=chosen, annotator=annotator
+        ),
+    }
+
+
+def warning_follow(task: int) -> None:
+    """A task that somebody flags as unsafe carries a warning while such an answer stands."""
+    flagged = StoredAnswer.objects.filter(task=task, is_current=True, flags__contains=[UNSAFE])
     was, becomes = ("", FLAGS[UNSAFE]) if flagged.exists() else (FLAGS[UNSAFE], "")
-    Comparison.objects.filter(pk=comparison, warning=was).update(warning=becomes)
+    Task.objects.filter(pk=task, warning=was).update(warning=becomes)
 
 
 def counts_read(cursor: CursorWrapper, comparison: int) -> dict[voting.Choice, int]:
@@ -325,51 +380,17 @@ def counts_read(cursor: CursorWrapper, comparison: int) -> dict[voting.Choice, i
     return voting.count_votes(choice for (choice,) in cursor.fetchall())
 
 
-def _insert(cursor: CursorWrapper, vote: Vote) -> dict[voting.Choice, int]:
-    """Add the row and close its slot; returns the votes that count besides it."""
-    cursor.execute(
-        sql.INSERT_VOTE,
-        {
-            name: getattr(vote, name)
-            for name in (
-                "project_id",
-                "comparison_id",
-                "slot_id",
-                "annotator_id",
-                "choice",
-                "chosen_id",
-                "left_is",
-                "strength",
-                "reasons",
-                "rationale",
-                "flags",
-                "improvement_id",
-                "guideline_id",
-                "active_ms",
-                "wall_ms",
-                "idempotency_key",
-                "source",
-                "revision",
-                "supersedes_id",
-                "cast_at",
-            )
-        }
-        | {"criteria": json.dumps(vote.criteria)},
-    )
-    vote.pk, *others = cursor.fetchone()
-    if vote.pk is None:
+def _insert(cursor: CursorWrapper, values: dict[str, Any]) -> dict[str, Any]:
+    """Add the row and close its slot; returns its id, and the answers that count besides it."""
+    cursor.execute(sql.INSERT_ANSWER, values | {"criteria": json.dumps(values["criteria"])})
+    row = row_named(cursor)
+    if row is None or row["answer"] is None:
         raise Conflict(
             gettext("This key was already used for a vote on another pair."),
             code="key_reused",
             field="idempotency_key",
         )
-    return dict(
-        zip(
-            (voting.Choice.A, voting.Choice.B, voting.Choice.TIE, voting.Choice.BOTH_BAD),
-            others,
-            strict=True,
-        )
-    )
+    return row
 
 
 def _milliseconds_since(start: datetime | None, now: datetime) -> int:

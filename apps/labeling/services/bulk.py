@@ -24,7 +24,7 @@ from apps.labeling.models import NOBODY_LEFT, BulkAction, Comparison, SavedView,
 from apps.labeling.selectors.finding import Wanted, comparisons_matching
 from apps.labeling.services import bulk_statements as sql
 from apps.labeling.services.redeciding import decisions_redo
-from apps.labeling.services.review import comparisons_set_aside
+from apps.labeling.services.review import tasks_set_aside
 
 MOST_IN_BULK = 20_000  # comparisons, a few seconds of one's waiting
 _MOST_VOTES = 50
@@ -123,7 +123,7 @@ def comparisons_bulk(
     done = BulkAction.objects.filter(project=project, key=key).first()
     if done is not None:
         return done
-    slots = Slot.objects.select_for_update(no_key=True).filter(comparison__in=ids)
+    slots = Slot.objects.select_for_update(no_key=True).filter(task__in=ids)
     list(slots.order_by("pk").values_list("pk"))
     rows = Comparison.objects.select_for_update(no_key=True, of=("self",)).filter(pk__in=ids)
     list(rows.order_by("pk").values_list("pk"))
@@ -141,10 +141,10 @@ def comparisons_bulk(
             _votes_add(project, look.ids, int(value or 0))
         case "review":
             words = f"sent by {by.display_name or by.username}: {reason.strip()}"
-            comparisons_set_aside(look.ids, Comparison.State.REVIEW, words)
+            tasks_set_aside(look.ids, Comparison.State.REVIEW, words)
         case _:
             words = f"dropped: {reason.strip() or 'by hand'}"
-            comparisons_set_aside(look.ids, Comparison.State.DROPPED, words)
+            tasks_set_aside(look.ids, Comparison.State.DROPPED, words)
     audit_record(
         action=f"comparisons.{action}",
         actor=by,

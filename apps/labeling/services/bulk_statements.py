@@ -12,20 +12,20 @@ PLACES_OF = f"""
 select c.id, c.project_id, c.overlap, c.response_a_id, c.response_b_id, c.priority, c.shuffle,
        p.topic, p.language, greatest(c.overlap, coalesce(l.max_overlap, {DEFAULTS.max_overlap}))
          as most,
-       (select count(*) from labeling_slot s where s.comparison_id = c.id
+       (select count(*) from labeling_slot s where s.task_id = c.id
           and s.state <> 'withdrawn' and s.kind in ('regular', 'gold')) as n_slots,
-       (select coalesce(max(position), 0) from labeling_slot s where s.comparison_id = c.id) as last
+       (select coalesce(max(position), 0) from labeling_slot s where s.task_id = c.id) as last
 from unnest(%(ids)s::bigint[]) t(id)
-join labeling_comparison c on c.id = t.id
+join labeling_task c on c.id = t.id
 join labeling_prompt p on p.id = c.prompt_id
 left join labeling_labelingsettings l on l.project_id = c.project_id
 """
 OPEN_SLOTS = f"""
-select s.id, s.comparison_id from unnest(%(ids)s::bigint[]) t(id)
-join labeling_slot s on s.comparison_id = t.id
+select s.id, s.task_id from unnest(%(ids)s::bigint[]) t(id)
+join labeling_slot s on s.task_id = t.id
 where s.kind in ('regular', 'gold')
   and (s.state = 'free' or (s.state = 'leased' and s.leased_until < now()))
-order by s.comparison_id, s.state, s.position {LOCK}
+order by s.task_id, s.state, s.position {LOCK}
 """
 
 
@@ -38,14 +38,14 @@ select d.comparison_id, d.n_a, d.n_b, d.n_tie, d.n_both_bad, c.overlap, d.outcom
        d.decided_by, d.posteriors, d.rule = %(rule)s::jsonb as same_rule,
        c.state = 'contested' and c.review_reason = '{nobody}' as used_up
 from labeling_decision d
-join labeling_comparison c on c.id = d.comparison_id
+join labeling_task c on c.id = d.comparison_id
 where d.project_id = %(project)s and d.outcome in ('accepted', 'contested', 'needs_votes')
   and (%(only)s::bigint[] is null or d.comparison_id = any(%(only)s::bigint[]))
 order by d.comparison_id
 """.replace("{nobody}", NOBODY_LEFT)
 
 LOCK_COMPARISONS = """
-select c.id from labeling_comparison c join unnest(%(ids)s::bigint[]) t(id) on t.id = c.id
+select c.id from labeling_task c join unnest(%(ids)s::bigint[]) t(id) on t.id = c.id
 order by c.id for no key update of c
 """
 
@@ -59,7 +59,7 @@ with counted as (
          count(*) filter (where v.choice = 'tie') as n_tie,
          count(*) filter (where v.choice = 'both_bad') as n_both_bad
   from unnest(%(ids)s::bigint[]) t(id)
-  join labeling_comparison c on c.id = t.id
+  join labeling_task c on c.id = t.id
   left join (
     labeling_vote v join labeling_slot s on s.id = v.slot_id and s.kind in ('regular', 'gold')
   ) on v.comparison_id = c.id and v.is_current
@@ -83,7 +83,7 @@ with counted as (
            else excluded.rule end,
     updated_at = now()
 )
-update labeling_comparison c set
+update labeling_task c set
   n_votes = n.n, updated_at = now(),
   review_reason = case c.review_reason when '{NOBODY_LEFT}' then '' else c.review_reason end
 from counted n where c.id = n.id
@@ -111,28 +111,28 @@ with given as materialized (
     and d.outcome in ('accepted', 'contested', 'needs_votes')
   returning d.comparison_id, g.state, g.extra, g.outcome
 ), added as (
-  insert into labeling_slot (project_id, comparison_id, position, kind, state, priority, shuffle,
+  insert into labeling_slot (project_id, task_id, position, kind, state, priority, shuffle,
                              topic, language, left_is)
   select c.project_id, c.id,
-         (select max(position) + 1 from labeling_slot s where s.comparison_id = c.id),
+         (select max(position) + 1 from labeling_slot s where s.task_id = c.id),
          'regular', 'free', c.priority + {EXTRA_PRIORITY}, c.shuffle, p.topic, p.language, ''
-  from decided d join labeling_comparison c on c.id = d.comparison_id
+  from decided d join labeling_task c on c.id = d.comparison_id
   join labeling_prompt p on p.id = c.prompt_id
   where d.extra = 1 and c.state not in ('review', 'dropped')
-  returning comparison_id
+  returning task_id
 ), spared as (
   update labeling_slot s set state = 'withdrawn'
   from decided d
-  where d.outcome = 'accepted' and s.comparison_id = d.comparison_id and s.state = 'free'
+  where d.outcome = 'accepted' and s.task_id = d.comparison_id and s.state = 'free'
     and s.kind = 'regular' and (s.position > %(base)s or %(stop)s)
-  returning s.comparison_id
+  returning s.task_id
 ), counted as (
   select d.comparison_id, d.state,
-         (select count(*) from added a where a.comparison_id = d.comparison_id) as more,
-         (select count(*) from spared x where x.comparison_id = d.comparison_id) as fewer
+         (select count(*) from added a where a.task_id = d.comparison_id) as more,
+         (select count(*) from spared x where x.task_id = d.comparison_id) as fewer
   from decided d
 )
-update labeling_comparison c set
+update labeling_task c set
   state = case when c.state in ('review', 'dropped') then c.state else n.state end,
   review_reason = case when n.state <> 'contested' and c.review_reason = '{NOBODY_LEFT}' then ''
                   else c.review_reason end,
@@ -173,18 +173,18 @@ update labeling_slot s set
   annotator_id = case when {_LOST} then null else s.annotator_id end,
   leased_until = case when {_LOST} then null else s.leased_until end
 from (
-  select comparison_id, (max(position) / 1000 + 1) * 1000 as by
-  from labeling_slot where comparison_id = any(%(ids)s) group by comparison_id
+  select task_id, (max(position) / 1000 + 1) * 1000 as by
+  from labeling_slot where task_id = any(%(ids)s) group by task_id
 ) o
-where s.comparison_id = o.comparison_id
+where s.task_id = o.task_id
 """
 
 NEW_SLOTS = f"""
-insert into labeling_slot (project_id, comparison_id, position, kind, state, priority, shuffle,
+insert into labeling_slot (project_id, task_id, position, kind, state, priority, shuffle,
                            topic, language, left_is)
 select c.project_id, c.id, place, 'regular', 'free', c.priority + {EXTRA_PRIORITY}, c.shuffle,
        p.topic, p.language, ''
-from labeling_comparison c
+from labeling_task c
 join labeling_prompt p on p.id = c.prompt_id
 cross join generate_series(1, %(base)s) place
 where c.id = any(%(ids)s)
@@ -195,18 +195,18 @@ _ANYBODY_LEFT = """exists (select from people
     and p.topic <> all(people.avoided)
     and not (people.spared and (c.warning <> '' or p.topic = any(people.sensitive)))
     and (people.closed is null or not c.id <@ people.closed)
-    and not exists (select from labeling_slot s where s.comparison_id = c.id
+    and not exists (select from labeling_slot s where s.task_id = c.id
                     and s.annotator_id = people.user_id and s.kind <> 'former'
                     and s.state = 'done')
     and not exists (select from labeling_skip k
-                    where k.comparison_id = c.id and k.annotator_id = people.user_id))"""
+                    where k.task_id = c.id and k.annotator_id = people.user_id))"""
 
 
 def _looked_at(where: str) -> str:
     return f"""
 with people as materialized ({LABELERS}), found as (
-  select c.id from labeling_comparison c join labeling_prompt p on p.id = c.prompt_id
-  where c.project_id = %(project)s
+  select c.id from labeling_task c join labeling_prompt p on p.id = c.prompt_id
+  where c.project_id = %(project)s and c.kind = 'pair'
     and (%(only)s::bigint[] is null or c.id = any(%(only)s::bigint[]))
     and {where}
   for no key update of c skip locked
@@ -214,21 +214,21 @@ with people as materialized ({LABELERS}), found as (
 
 
 _HAS_NOBODY = f"""c.state = 'open' and c.n_votes > 0 and c.stratum <> 'practice'
-    and not exists (select from labeling_slot s where s.comparison_id = c.id
+    and not exists (select from labeling_slot s where s.task_id = c.id
                     and s.state = 'leased' and s.leased_until > now())
     and not {_ANYBODY_LEFT}"""
 _HAS_SOMEBODY = f"""c.state = 'contested' and c.review_reason = '{NOBODY_LEFT}'
     and {_ANYBODY_LEFT}"""
 NOBODY_LEFT_MARK = f"""{_looked_at(_HAS_NOBODY)}, withdrawn as (
   update labeling_slot s set state = 'withdrawn' from found
-  where s.comparison_id = found.id and s.state = 'free' and s.kind in ('regular', 'gold')
+  where s.task_id = found.id and s.state = 'free' and s.kind in ('regular', 'gold')
 )
-update labeling_comparison c set state = 'contested', review_reason = '{NOBODY_LEFT}',
+update labeling_task c set state = 'contested', review_reason = '{NOBODY_LEFT}',
        updated_at = now()
 from found where c.id = found.id returning c.id
 """
 NOBODY_LEFT_CLEAR = f"""{_looked_at(_HAS_SOMEBODY)}
-update labeling_comparison c set review_reason = '' from found
+update labeling_task c set review_reason = '' from found
 where c.id = found.id returning c.id
 """
 
@@ -239,14 +239,15 @@ with wanted as materialized (
   select c.id, n.live, n.free,
          greatest(%(base)s, n.live + case when n.live >= %(base)s and n.leased = 0
                                           and n.live < %(most)s then 1 else 0 end) as places
-  from labeling_comparison c
+  from labeling_task c
   cross join lateral (
     select count(*) filter (where s.state in ('leased', 'done')) as live,
            count(*) filter (where s.state = 'leased') as leased,
            count(*) filter (where s.state = 'free') as free
-    from labeling_slot s where s.comparison_id = c.id and s.kind = 'regular'
+    from labeling_slot s where s.task_id = c.id and s.kind = 'regular'
   ) n
-  where c.project_id = %(project)s and c.state = 'open' and c.stratum in ('random', 'priority')
+  where c.project_id = %(project)s and c.kind = 'pair' and c.state = 'open'
+    and c.stratum in ('random', 'priority')
   for no key update of c
 ), withdrawn as (
   update labeling_slot s set state = 'withdrawn'
@@ -254,22 +255,22 @@ with wanted as materialized (
     select s.id, w.free - (w.places - w.live) as surplus,
            row_number() over (partition by w.id order by s.position desc) as place
     from wanted w join labeling_slot s
-      on s.comparison_id = w.id and s.kind = 'regular' and s.state = 'free'
+      on s.task_id = w.id and s.kind = 'regular' and s.state = 'free'
   ) o
   where s.id = o.id and o.place <= o.surplus
   returning s.id
 ), added as (
-  insert into labeling_slot (project_id, comparison_id, position, kind, state, priority, shuffle,
+  insert into labeling_slot (project_id, task_id, position, kind, state, priority, shuffle,
                              topic, language, left_is)
   select c.project_id, c.id,
-         (select coalesce(max(position), 0) from labeling_slot s where s.comparison_id = c.id) + k,
+         (select coalesce(max(position), 0) from labeling_slot s where s.task_id = c.id) + k,
          'regular', 'free', c.priority, c.shuffle, p.topic, p.language, ''
-  from wanted w join labeling_comparison c on c.id = w.id
+  from wanted w join labeling_task c on c.id = w.id
   join labeling_prompt p on p.id = c.prompt_id
   cross join lateral generate_series(1, (w.places - w.live - w.free)::int) k
   returning id
 ), widened as (
-  update labeling_comparison c set overlap = w.places, updated_at = now()
+  update labeling_task c set overlap = w.places, updated_at = now()
   from wanted w where c.id = w.id and c.overlap <> w.places
 )
 select (select count(*) from wanted), (select count(*) from added),
@@ -285,9 +286,9 @@ update labeling_slot set state = 'free' where id in (
            c.overlap - count(*) filter (where s.state <> 'withdrawn')
              over (partition by c.id) as room,
            row_number() over (partition by c.id, s.state = 'withdrawn' order by s.position) as place
-    from labeling_comparison c
-    join labeling_slot s on s.comparison_id = c.id and s.kind in ('regular', 'gold')
-    where c.project_id = %(project)s and c.state = 'open'
+    from labeling_task c
+    join labeling_slot s on s.task_id = c.id and s.kind in ('regular', 'gold')
+    where c.project_id = %(project)s and c.kind = 'pair' and c.state = 'open'
       and (c.id = any(%(ids)s::bigint[])
            or %(ids)s::bigint[] is null and c.n_votes > 0 and c.stratum in ('random', 'priority'))
   ) places
@@ -300,16 +301,16 @@ update labeling_slot set state = 'free' where id in (
 
 # What open comparisons lack of the places they should have.
 PLACES_MORE = f"""
-insert into labeling_slot (project_id, comparison_id, position, kind, state, priority, shuffle,
+insert into labeling_slot (project_id, task_id, position, kind, state, priority, shuffle,
                            topic, language, left_is)
 select c.project_id, c.id, n.last + k, 'regular', 'free', c.priority + {EXTRA_PRIORITY}, c.shuffle,
        p.topic, p.language, ''
-from labeling_comparison c
+from labeling_task c
 join labeling_prompt p on p.id = c.prompt_id
 cross join lateral (
   select max(s.position) as last,
          count(*) filter (where s.kind in ('regular', 'gold') and s.state <> 'withdrawn') as live
-  from labeling_slot s where s.comparison_id = c.id
+  from labeling_slot s where s.task_id = c.id
 ) n
 cross join lateral generate_series(1, (c.overlap - n.live)::int) k
 where c.id = any(%(ids)s) and c.state = 'open' and c.stratum in ('random', 'priority')
@@ -325,22 +326,22 @@ with back as materialized (
   where d.discard_id = %(discard)s and d.was = 'regular'
   group by v.comparison_id
 ), places as (
-  select s.id, s.comparison_id, back.n,
-         row_number() over (partition by s.comparison_id, s.state = 'free'
+  select s.id, s.task_id, back.n,
+         row_number() over (partition by s.task_id, s.state = 'free'
                             order by s.position desc) as place,
          s.state = 'free' as is_free
-  from back join labeling_slot s on s.comparison_id = back.id
+  from back join labeling_slot s on s.task_id = back.id
   where s.kind = 'regular' and s.state <> 'withdrawn'
 ), withdrawn as (
   update labeling_slot s set state = 'withdrawn' from places p
   where s.id = p.id and p.is_free and p.place <= p.n
 ), wanted as (
-  select comparison_id as id, n + count(*) filter (where not is_free or place > n) as places
-  from places group by comparison_id, n
+  select task_id as id, n + count(*) filter (where not is_free or place > n) as places
+  from places group by task_id, n
   union all
-  select id, n from back where id not in (select comparison_id from places)
+  select id, n from back where id not in (select task_id from places)
 )
-update labeling_comparison c set overlap = w.places, updated_at = now()
+update labeling_task c set overlap = w.places, updated_at = now()
 from wanted w where c.id = w.id and c.overlap < w.places
 """
 
@@ -349,16 +350,16 @@ from wanted w where c.id = w.id and c.overlap < w.places
 
 PRIORITY_SET = """
 update labeling_slot s set priority = s.priority - c.priority + %(value)s
-from unnest(%(ids)s::bigint[]) t(id) join labeling_comparison c on c.id = t.id
-where s.comparison_id = c.id and s.state in ('free', 'leased') and s.kind in ('regular', 'gold')
+from unnest(%(ids)s::bigint[]) t(id) join labeling_task c on c.id = t.id
+where s.task_id = c.id and s.state in ('free', 'leased') and s.kind in ('regular', 'gold')
 """
 PLACES_ADDED = """
-insert into labeling_slot (project_id, comparison_id, position, kind, state, priority, shuffle,
+insert into labeling_slot (project_id, task_id, position, kind, state, priority, shuffle,
                            topic, language, left_is)
 select c.project_id, c.id,
-       (select coalesce(max(position), 0) from labeling_slot s where s.comparison_id = c.id) + k,
+       (select coalesce(max(position), 0) from labeling_slot s where s.task_id = c.id) + k,
        'regular', 'free', c.priority, c.shuffle, p.topic, p.language, ''
-from unnest(%(ids)s::bigint[]) t(id) join labeling_comparison c on c.id = t.id
+from unnest(%(ids)s::bigint[]) t(id) join labeling_task c on c.id = t.id
 join labeling_prompt p on p.id = c.prompt_id cross join generate_series(1, %(n)s) k
 """
 
@@ -367,18 +368,18 @@ join labeling_prompt p on p.id = c.prompt_id cross join generate_series(1, %(n)s
 SET_ASIDE = """
 with withdrawn as (
   update labeling_slot s set state = 'withdrawn' from unnest(%(ids)s::bigint[]) t(id)
-  where s.comparison_id = t.id and s.state = 'free' and s.kind in ('regular', 'gold')
+  where s.task_id = t.id and s.state = 'free' and s.kind in ('regular', 'gold')
 ), moved as (
-  update labeling_comparison c set state = %(state)s, updated_at = now(),
+  update labeling_task c set state = %(state)s, updated_at = now(),
          review_reason = case %(state)s when 'review' then left(%(reason)s, 300)
                          else c.review_reason end
   from unnest(%(ids)s::bigint[]) t(id) where c.id = t.id
-  returning c.id, c.project_id
+  returning c.id, c.project_id, c.kind
 )
 insert into labeling_decision as d (comparison_id, project_id, outcome, winner, n_a, n_b, n_tie,
   n_both_bad, n_agreeing, share, rule, reason, created_at, updated_at)
 select id, project_id, %(outcome)s, '', 0, 0, 0, 0, 0, 0, '{}', left(%(words)s, 300), now(), now()
-from moved
+from moved where kind = 'pair'
 on conflict (comparison_id) do update set outcome = excluded.outcome, winner = '',
   reason = excluded.reason, updated_at = now()
 """

@@ -67,14 +67,17 @@ def question_ask(*, project: Project, annotator: User, slot: int, text: str) -> 
             annotator=annotator,
             state__in=(Slot.State.LEASED, Slot.State.DONE),
         )
-        .select_related("comparison__project")
+        .select_related("task__project")
         .first()
     )
     if found is None:
         raise Missing(gettext("You neither hold this pair nor have answered it."), field="slot")
+    pair = Comparison.objects.filter(pk=found.task_id).select_related("project").first()
+    if pair is None:
+        raise Missing(gettext("There is no such pair."), field="slot")
     made = Comment.objects.create(
         project=project,
-        comparison=found.comparison,
+        comparison=pair,
         author=annotator,
         kind=Comment.Kind.QUESTION,
         text=_checked(text),
@@ -84,8 +87,8 @@ def question_ask(*, project: Project, annotator: User, slot: int, text: str) -> 
         roles=READERS,
         kind="question",
         text=gettext_noop("A question about %(comparison)s"),
-        values={"comparison": _name(found.comparison)},
-        path=_thread(found.comparison),
+        values={"comparison": _name(pair)},
+        path=_thread(pair),
         by=annotator,
     )
     return made

@@ -165,7 +165,7 @@ def _reason_checked(reason: str) -> str:
 def _locked(comparisons: set[int]) -> list[int]:
     """Their ids in order, with the rows and those of their slots locked."""
     ids = sorted(comparisons)
-    slots = Slot.objects.select_for_update(no_key=True).filter(comparison__in=ids)
+    slots = Slot.objects.select_for_update(no_key=True).filter(task__in=ids)
     list(slots.order_by("pk").values_list("pk"))
     with connection.cursor() as cursor:
         cursor.execute(sql.LOCK_COMPARISONS, {"ids": ids})
@@ -199,7 +199,7 @@ def _changed(before: dict[int, str], after: dict[int, str]) -> dict[tuple[str, s
 
 
 def _n_free(comparisons: list[int]) -> int:
-    return Slot.objects.filter(comparison__in=comparisons, state=Slot.State.FREE).count()
+    return Slot.objects.filter(task__in=comparisons, state=Slot.State.FREE).count()
 
 
 def _record(action: str, discard: Discard, by: User, n_changed: int) -> None:

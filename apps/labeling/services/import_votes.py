@@ -17,6 +17,7 @@ from django.utils.dateparse import parse_datetime
 from apps.accounts.models import Membership, Project, Role, User
 from apps.common.errors import Conflict, DomainError
 from apps.common.transactions import WORTH_IT, plans_renew, retried, rows_named
+from apps.labeling.models import Answer as StoredAnswer
 from apps.labeling.models import Choice, Comparison, Decision, LabelingSettings, Slot, Vote
 from apps.labeling.services import bulk_statements as sql
 from apps.labeling.services.answers import Answer
@@ -143,7 +144,7 @@ class _Check:
         taken = Slot.objects.filter(project=self.project).exclude(
             state__in=(Slot.State.FREE, Slot.State.WITHDRAWN)
         )
-        for key, n in Counter(taken.values_list("comparison_id", flat=True)).items():
+        for key, n in Counter(taken.values_list("task_id", flat=True)).items():
             if key in self.room:
                 self.room[key] -= n
         prefix = len(_username(self.project, ""))
@@ -305,7 +306,7 @@ def _write_batch(
         rows_copy(
             cursor,
             Slot,
-            "id project_id comparison_id position kind state priority shuffle annotator_id topic"
+            "id project_id task_id position kind state priority shuffle annotator_id topic"
             " language leased_at left_is",
             (
                 (
@@ -329,8 +330,8 @@ def _write_batch(
         )
         rows_copy(
             cursor,
-            Vote,
-            "project_id comparison_id slot_id annotator_id choice chosen_id left_is strength"
+            StoredAnswer,
+            "project_id task_id slot_id annotator_id choice chosen_id left_is strength"
             " criteria reasons rationale flags idempotency_key source revision is_current cast_at",
             (
                 (

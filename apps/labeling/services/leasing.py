@@ -18,7 +18,7 @@ are made for one person when they are handed out, and look like any other.
 
 import json
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -31,31 +31,34 @@ from apps.accounts.models import Project, User
 from apps.common.errors import Conflict, DomainError, Missing, Refused
 from apps.common.numbers import count
 from apps.common.transactions import prepared_cursor, retried, row_named
-from apps.labeling.models import Comparison, LabelingSettings, Skip, Slot
+from apps.labeling.models import Comparison, LabelingSettings, Skip, Slot, Task
 from apps.labeling.services import statements as sql
 from apps.labeling.services.eligibility import AUDITORS, Eligibility, role_check
 from apps.labeling.services.exhausting import comparisons_settle
-from apps.labeling.services.results import Lease, NothingReason, Questions
-from apps.labeling.services.review import comparisons_set_aside
+from apps.labeling.services.results import Lease, NothingReason, Questions, Scale
+from apps.labeling.services.review import tasks_set_aside
 
 REPEAT_AFTER = 20  # votes between a pair and its hidden repeat, at least …
 REPEAT_WITHIN = 400  # … and most often no more than so many further
 _LONGEST_REASON = 300
+Kinds = Sequence[str] | None  # the kinds of tasks somebody can show; None: all
 _DEFAULTS = LabelingSettings()
 _LOWEST_HASH = -(2**63)
 _HASHES = 2**64
 
 
 @retried
-def slot_lease_next(*, project: Project, annotator: User) -> Lease | NothingReason:
-    """The pair this annotator works on: the one they hold, else the next.
+def slot_lease_next(
+    *, project: Project, annotator: User, kinds: Kinds = None
+) -> Lease | NothingReason:
+    """The task this annotator works on: the one they hold, else the next, of these kinds.
 
-    A reload returns the same pair on the same sides and prolongs the lease. Errors: `Missing` for
+    A reload returns the same task on the same sides and prolongs the lease. Errors: `Missing` for
     people outside the project, `Refused` for roles that do not label.
     """
     with transaction.atomic(), prepared_cursor() as cursor:
         eligibility = _eligibility_lock(cursor, project.pk, annotator.pk)
-        return draw(cursor, project.pk, annotator.pk, eligibility)
+        return draw(cursor, project.pk, annotator.pk, eligibility, kinds)
 
 
 @retried
@@ -77,11 +80,12 @@ def slot_lease_audit(*, project: Project, annotator: User) -> Lease | NothingRea
             "project": project.pk,
             "annotator": annotator.pk,
             "seconds": eligibility.lease_seconds,
+            "kinds": None,
             **eligibility.limits,
         }
         row = _special(cursor, "audit", values, eligibility)
         if row is not None:
-            return _lease(row, project.pk, annotator.pk, eligibility.n_today)
+            return _lease(cursor, row, project.pk, annotator.pk, eligibility.n_today)
         return NothingReason(
             "audits_done",
             gettext("No audit is left for you"),
@@ -117,9 +121,10 @@ def labeling_status(*, project: Project, annotator: User) -> LabelingStatus:
     with connection.cursor() as cursor:
         cursor.execute(sql.LOOK, values)
         eligibility = _eligibility(row_named(cursor))
-        values |= {"seconds": eligibility.lease_seconds, **eligibility.limits}
+        values |= {"seconds": eligibility.lease_seconds, "kinds": None, **eligibility.limits}
         cursor.execute(sql.PROSPECT, values)
-        leased_until, any_left = cursor.fetchone()
+        prospect = row_named(cursor) or {}
+        leased_until, any_left = prospect["leased_until"], prospect["any_left"]
         nothing = eligibility.closed()
         if nothing is None and leased_until is None and not any_left:
             nothing = _nothing(cursor, values, eligibility)
@@ -139,11 +144,13 @@ def slot_lease_for(*, comparison: Comparison, annotator: User) -> int:
 
 @retried
 @transaction.atomic
-def slot_skip(*, slot: int, annotator: User, reason: str = "") -> Lease | NothingReason:
-    """Pass on a pair: it goes to others, never back to this annotator, and the next one comes.
+def slot_skip(
+    *, slot: int, annotator: User, reason: str = "", kinds: Kinds = None
+) -> Lease | NothingReason:
+    """Pass on a task: it goes to others, never back to this annotator, and the next one comes.
 
-    Skipping a pair that is no longer held changes nothing but still answers with the next pair.
-    Enough skips by different people take the comparison out of the queue for an admin to look at.
+    Skipping a task that is no longer held changes nothing but still answers with the next one.
+    Enough skips by different people take the task out of the queue for an admin to look at.
     """
     if len(reason) > _LONGEST_REASON:
         raise DomainError(
@@ -151,7 +158,7 @@ def slot_skip(*, slot: int, annotator: User, reason: str = "") -> Lease | Nothin
         )
     if "\x00" in reason:
         raise DomainError(gettext("A NUL character cannot be stored."), field="reason")
-    place = Slot.objects.filter(pk=slot).values("project_id", "comparison_id").first()
+    place = Slot.objects.filter(pk=slot).values("project_id", "task_id").first()
     if place is None:
         raise Missing(gettext("There is no such pair."), code="slot_gone", field="slot")
     with prepared_cursor() as cursor:
@@ -163,11 +170,11 @@ def slot_skip(*, slot: int, annotator: User, reason: str = "") -> Lease | Nothin
         if cursor.fetchone() is not None:
             skip_record(
                 project=place["project_id"],
-                comparison=place["comparison_id"],
+                task=place["task_id"],
                 annotator=annotator.pk,
                 reason=reason.strip(),
             )
-        return draw(cursor, place["project_id"], annotator.pk, eligibility)
+        return draw(cursor, place["project_id"], annotator.pk, eligibility, kinds)
 
 
 @retried
@@ -178,9 +185,9 @@ def skip_undo(*, project: Project, annotator: User, comparison: int) -> None:
     (`comparison_full`) or it needs no votes any more (`not_open`)."""
     with prepared_cursor() as cursor:
         _eligibility_lock(cursor, project.pk, annotator.pk)
-        row = Comparison.objects.select_for_update(no_key=True)
+        row = Task.objects.select_for_update(no_key=True)
         found = row.filter(pk=comparison, project=project).first()
-        skip = Skip.objects.filter(comparison=found, annotator=annotator)
+        skip = Skip.objects.filter(task=found, annotator=annotator)
         if found is None or not skip.exists():
             raise Missing(gettext("You have not skipped this pair."), field="comparison")
         if found.state != Comparison.State.OPEN:
@@ -199,22 +206,22 @@ def skip_undo(*, project: Project, annotator: User, comparison: int) -> None:
             ) from None
 
 
-def skip_record(*, project: str, comparison: int, annotator: int, reason: str) -> None:
-    """Remember that someone passed on a comparison; enough such people send it to review."""
+def skip_record(*, project: str, task: int, annotator: int, reason: str) -> None:
+    """Remember that someone passed on a task; enough such people send it to review."""
     Skip.objects.update_or_create(
-        comparison_id=comparison,
+        task_id=task,
         annotator_id=annotator,
         defaults={"project_id": project, "reason": reason},
     )
-    n_skips = Skip.objects.filter(comparison_id=comparison).count()
+    n_skips = Skip.objects.filter(task_id=task).count()
     settings = LabelingSettings.objects.filter(project=project).first() or _DEFAULTS
     if n_skips < settings.skips_to_review:
         return
     people = "1 person" if n_skips == 1 else f"{n_skips} people"
     reason = f"skipped by {people}"
-    found = Comparison.objects.select_for_update(no_key=True).get(pk=comparison)
-    if found.state == Comparison.State.OPEN:
-        comparisons_set_aside([comparison], Comparison.State.REVIEW, reason)
+    found = Task.objects.select_for_update(no_key=True).get(pk=task)
+    if found.state == Task.State.OPEN:
+        tasks_set_aside([task], Task.State.REVIEW, reason)
 
 
 # --- what the statements need and give -----------------------------------------------------------
@@ -235,9 +242,13 @@ def _eligibility(row: Mapping[str, Any] | None) -> Eligibility:
 
 
 def draw(
-    cursor: CursorWrapper, project: str, annotator: int, eligibility: Eligibility
+    cursor: CursorWrapper,
+    project: str,
+    annotator: int,
+    eligibility: Eligibility,
+    kinds: Kinds = None,
 ) -> Lease | NothingReason:
-    """The next pair for an annotator whose membership row is locked: one statement, or two where
+    """The next task for an annotator whose membership row is locked: one statement, or two where
     the stream that was drawn has nothing for them."""
     if nothing := eligibility.closed():
         return nothing
@@ -245,6 +256,7 @@ def draw(
         "project": project,
         "annotator": annotator,
         "seconds": eligibility.lease_seconds,
+        "kinds": list(kinds) if kinds else None,
         **eligibility.limits,
     }
     row = None
@@ -254,16 +266,16 @@ def draw(
     if row is None:
         by_priority = random.random() >= eligibility.random_share
         e = eligibility
-        limited = (bool(e.topics), bool(e.languages), bool(e.closed_ids), e.careful)
+        limited = (bool(e.topics), bool(e.languages), bool(e.closed_ids), e.careful, bool(kinds))
         cursor.execute(sql.DRAW[limited], values | {"by_priority": by_priority})
         row = row_named(cursor)
     if row is None:
         # Reviewers and admins count among those who label once they do: here they begin to.
         again = eligibility.role in AUDITORS and _joins(project, annotator)
         if again:
-            return draw(cursor, project, annotator, eligibility)
+            return draw(cursor, project, annotator, eligibility, kinds)
         return _nothing(cursor, values, eligibility)
-    return _lease(row, project, annotator, eligibility.n_today)
+    return _lease(cursor, row, project, annotator, eligibility.n_today)
 
 
 def _joins(project: str, annotator: int) -> bool:
@@ -300,40 +312,57 @@ def _special(
     return None
 
 
-def take_for(cursor: CursorWrapper, comparison: int, annotator: int) -> int:
-    """A slot of this comparison, whose row the caller has locked; see `slot_lease_for`."""
-    cursor.execute(sql.TAKE, {"comparison": comparison, "annotator": annotator, "slot": None})
+def take_for(cursor: CursorWrapper, task: int, annotator: int) -> int:
+    """A slot of this task, whose row the caller has locked; see `slot_lease_for`."""
+    cursor.execute(sql.TAKE, {"task": task, "annotator": annotator, "slot": None})
     row = cursor.fetchone()
     if row is not None:
         return row[0]
-    cursor.execute(sql.WHY_NOT, {"comparison": comparison, "annotator": annotator})
-    met, n_slots, most = cursor.fetchone()
-    if met:
+    cursor.execute(sql.WHY_NOT, {"task": task, "annotator": annotator})
+    why = row_named(cursor) or {}
+    most = _DEFAULTS.max_overlap if why["most"] is None else why["most"]
+    if why["met"]:
         raise Conflict("This person has already met this comparison.", code="already_met")
     raise Conflict(
-        f"This comparison has {n_slots} votes or leases, and the project takes at most "
-        f"{max(most or 0, _DEFAULTS.max_overlap if most is None else most)}.",
+        f"This comparison has {why['n_slots']} votes or leases, and the project takes at most "
+        f"{most}.",
         code="comparison_full",
     )
 
 
-def _lease(row: Mapping[str, Any], project: str, annotator: int, n_today: int) -> Lease:
-    answers, left_is = {"a": json.loads(row["a"]), "b": json.loads(row["b"])}, row["left_is"]
+def _lease(
+    cursor: CursorWrapper, row: Mapping[str, Any], project: str, annotator: int, n_today: int
+) -> Lease:
     return Lease(
         slot=row["id"],
-        comparison=row["comparison_id"],
+        task=row["task_id"],
         project=project,
         annotator=annotator,
-        left_is=left_is,
+        left_is=row["left_is"],
         leased_at=row["leased_at"],
         leased_until=row["leased_until"],
         prompt=json.loads(row["prompt"]),
-        left=answers[left_is],
-        right=answers["b" if left_is == "a" else "a"],
+        kind=row["kind"],
         n_today=n_today,
         questions=Questions.from_columns(row),
         warning=row["warning"],
+        **_answers_shown(cursor, row),
     )
+
+
+def _answers_shown(cursor: CursorWrapper, row: Mapping[str, Any]) -> dict[str, Any]:
+    """What a lease shows of the responses; where it is no pair, by one more statement."""
+    if row["kind"] == Task.Kind.PAIR:
+        answers, left_is = {"a": json.loads(row["a"]), "b": json.loads(row["b"])}, row["left_is"]
+        return {"left": answers[left_is], "right": answers["b" if left_is == "a" else "a"]}
+    cursor.execute(sql.ITEMS, {"task": row["task_id"]})
+    found = row_named(cursor) or {}
+    responses = json.loads(found["responses"])
+    labels = found["low_label"], found["high_label"]
+    return {
+        "responses": tuple(responses[place - 1] for place in row["shown"]),
+        "scale": Scale(row["kind"], found["low"], found["high"], *labels),
+    }
 
 
 def _nothing(
@@ -341,8 +370,9 @@ def _nothing(
 ) -> NothingReason:
     """Why the queue has nothing for someone who may label."""
     cursor.execute(sql.WHY_NOTHING, values)
-    any_at_all, any_free, n_leased, back_at, now = cursor.fetchone()
-    if not any_at_all:
+    why = row_named(cursor) or {}
+    n_leased = why["n_held"]
+    if not why["any_at_all"]:
         return NothingReason(
             "empty",
             gettext("Nothing to label yet"),
@@ -362,11 +392,11 @@ def _nothing(
             )
             % {"n": count(n_leased)}
             + " "
-            + comes_back(back_at, now),
-            back_at=back_at,
+            + comes_back(why["back_at"], why["now"]),
+            back_at=why["back_at"],
             n_today=eligibility.n_today,
         )
-    if any_free:
+    if why["any_free"]:
         mine = [*(eligibility.topics or ()), *(eligibility.languages or ())]
         said = [
             gettext(

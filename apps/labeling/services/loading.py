@@ -56,6 +56,13 @@ def rows_copy(
             copy.write_row((*row, *now))
 
 
+def slots_make(cursor: CursorWrapper, tasks: list[int]) -> int:
+    """A slot for each answer wanted, made in the database from the tasks that were just written;
+    returns how many are free."""
+    cursor.execute(_SLOTS, [tasks])
+    return cursor.fetchone()[0]
+
+
 # Rows of comparisons as they are given, checked one by one; each error names row and field.
 
 FIELDS = (
@@ -503,14 +510,10 @@ class Load:
                 for key, row, shuffle, overlap in zip(ids, rows, shuffles, overlaps, strict=True)
             ),
         )
-        self._write_slots([key for key, row in zip(ids, rows, strict=True) if self._is_queued(row)])
+        queued = [key for key, row in zip(ids, rows, strict=True) if self._is_queued(row)]
+        self.n_slots = slots_make(self.cursor, queued)
         if waiting := [key for key, row in zip(ids, rows, strict=True) if row.review_reason]:
             self.cursor.execute(_WAITING, [waiting])
-
-    def _write_slots(self, comparisons: list[int]) -> None:
-        """A slot for each vote wanted, made in the database from what was just written."""
-        self.cursor.execute(_SLOTS, [comparisons])
-        self.n_slots = self.cursor.fetchone()[0]
 
     def _response_key(self, row: ComparisonRow, answer: ResponseRow) -> ResponseKey:
         return (
@@ -565,12 +568,12 @@ where c.project_id = %s
 _SLOTS = """
 with made as (
   insert into labeling_slot
-    (project_id, comparison_id, position, kind, state, priority, shuffle, left_is, topic, language)
+    (project_id, task_id, position, kind, state, priority, shuffle, left_is, topic, language)
   select c.project_id, c.id, place, case c.stratum when 'gold' then 'gold' else 'regular' end,
     case c.state when 'review' then 'withdrawn' else 'free' end,
     c.priority, c.shuffle, '', p.topic, p.language
   from unnest(%s::bigint[]) t(id)
-  join labeling_comparison c on c.id = t.id
+  join labeling_task c on c.id = t.id
   join labeling_prompt p on p.id = c.prompt_id
   cross join generate_series(1, c.overlap) place
   returning state

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from django.conf import settings
 
 from apps.common.errors import DomainError
-from apps.labeling.models import LabelingSettings, Vote
+from apps.labeling.models import Answer, LabelingSettings, Task, Vote
 from apps.labeling.texts import Messages
 from measures.voting import Decision
 
@@ -81,25 +81,56 @@ QUESTION_COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
-    """A pair in one annotator's hands: what the screen shows, and until when it is theirs.
+class Scale:
+    """What one response is given: grades from low to high, or ranks from 1, the best, to K."""
 
-    Nothing in it tells where an answer came from or how others voted.
+    kind: str
+    low: int
+    high: int
+    low_label: str
+    high_label: str
+
+    @property
+    def points(self) -> range:
+        return range(self.low, self.high + 1)
+
+    @property
+    def is_ranking(self) -> bool:
+        return self.kind == Task.Kind.RANK
+
+    @classmethod
+    def of(cls, task: Task) -> "Scale":
+        return cls(task.kind, task.low or 0, task.high or 0, task.low_label, task.high_label)
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A task in one annotator's hands: what the screen shows, and until when it is theirs.
+
+    A pair has `left` and `right`; the other kinds have `responses`, in the order they are shown,
+    and a `scale`. Nothing in it tells where an answer came from or how others voted.
     """
 
     slot: int
-    comparison: int
+    task: int
     project: str
     annotator: int
     left_is: str  # "a" or "b": which canonical response stands left
     leased_at: datetime
     leased_until: datetime
     prompt: Messages
-    left: Messages
-    right: Messages
-    n_today: int = 0  # votes this annotator has cast here since midnight UTC
+    left: Messages = field(default_factory=list)
+    right: Messages = field(default_factory=list)
+    kind: str = Task.Kind.PAIR
+    responses: tuple[Messages, ...] = ()
+    scale: Scale | None = None
+    n_today: int = 0  # answers this annotator has given here since midnight UTC
     questions: Questions = Questions()
     warning: str = ""  # what may upset whoever reads it
+
+    @property
+    def comparison(self) -> int:
+        return self.task
 
     @property
     def key(self) -> str:
@@ -159,14 +190,14 @@ class NothingReason:
 
 @dataclass(frozen=True, slots=True)
 class VoteResult:
-    """A stored vote, what the comparison now amounts to, and the next pair.
+    """A stored answer, what a pair now amounts to (None of other kinds), and the next task.
 
     `replayed` is true when the same submit had been stored before. `next` is None when the caller
     asked for none.
     """
 
-    vote: Vote
-    decision: Decision
+    vote: Vote | Answer
+    decision: Decision | None
     next: Lease | NothingReason | None = None
     replayed: bool = False
 

@@ -23,6 +23,7 @@ from apps.labeling.models import (
     LabelingSettings,
     Skip,
     Slot,
+    Task,
     Vote,
 )
 from apps.labeling.services.answers import counts_read
@@ -46,11 +47,11 @@ def comparison_drop(*, comparison: Comparison, by: User, reason: str = "") -> No
         raise Conflict("This comparison is dropped already.", code="already_dropped")
     before = found.state
     words = f"dropped: {reason.strip() or 'by hand'}"
-    comparisons_set_aside([found.pk], Comparison.State.DROPPED, words)
+    tasks_set_aside([found.pk], Comparison.State.DROPPED, words)
     _record("comparison.dropped", found, by, {"from": before, "reason": reason.strip()[:300]})
 
 
-def comparisons_set_aside(ids: Sequence[int], state: str, reason: str) -> None:
+def tasks_set_aside(ids: Sequence[int], state: str, reason: str) -> None:
     """Out of the queue, for a person to look at (`reason` says why) or for good. The caller has
     locked the comparisons; their votes stay."""
     dropped = state == Comparison.State.DROPPED
@@ -97,6 +98,29 @@ def comparison_reopen(
     _record("comparison.reopened", found, by, {"from": before, "to": str(state)})
 
 
+@transaction.atomic
+def task_drop(*, task: Task, by: User) -> None:
+    """Take a task out of the queue; its answers stay, and it can be put back."""
+    found = Task.objects.select_for_update(no_key=True).get(pk=task.pk)
+    if found.state == Task.State.DROPPED:
+        raise Conflict("This task is dropped already.", code="already_dropped")
+    tasks_set_aside([found.pk], Task.State.DROPPED, "dropped: by hand")
+    _record("task.dropped", found, by, {"from": found.state, "to": "dropped"})
+
+
+@transaction.atomic
+def task_reopen(*, task: Task, by: User) -> None:
+    """Put a task that is no pair back; those who skipped it do not get it."""
+    found = Task.objects.select_for_update(no_key=True).get(pk=task.pk)
+    if found.state not in (Task.State.DROPPED, Task.State.REVIEW):
+        raise Conflict("This task is in the queue or answered already.", code="not_put_aside")
+    done = found.n_votes >= found.overlap
+    state = Task.State.DECIDED if done else Task.State.OPEN
+    Task.objects.filter(pk=found.pk).update(state=state, review_reason="")
+    _places_back(found)
+    _record("task.reopened", found, by, {"from": found.state, "to": str(state)})
+
+
 def decision_from_votes(comparison: Comparison) -> str:
     """Decide by the votes alone, whatever a person ruled before; returns the new state.
 
@@ -139,7 +163,7 @@ def decision_set(
 
 def slots_withdraw(comparison: int) -> None:
     """No further votes are asked for; leases that are out may still be answered."""
-    Slot.objects.filter(comparison_id=comparison, state=Slot.State.FREE, kind__in=DECIDING).update(
+    Slot.objects.filter(task_id=comparison, state=Slot.State.FREE, kind__in=DECIDING).update(
         state=Slot.State.WITHDRAWN
     )
 
@@ -152,18 +176,18 @@ def comparison_lock(comparison: Comparison) -> Comparison:
     )
 
 
-def _places_back(comparison: Comparison) -> None:
+def _places_back(comparison: Task) -> None:
     """Free as many withdrawn slots as the comparison still wants votes."""
-    overlap = Comparison.objects.values_list("overlap", flat=True).get(pk=comparison.pk)
+    overlap = Task.objects.values_list("overlap", flat=True).get(pk=comparison.pk)
     # Hidden repeats and audit re-votes are no places for votes that decide.
-    places = Slot.objects.filter(comparison=comparison, kind__in=DECIDING)
+    places = Slot.objects.filter(task=comparison, kind__in=DECIDING)
     live = places.exclude(state=Slot.State.WITHDRAWN).count()
     back = places.filter(state=Slot.State.WITHDRAWN).order_by("position")
     wanted = list(back.values_list("pk", flat=True))[: max(0, overlap - live)]
     Slot.objects.filter(pk__in=wanted).update(state=Slot.State.FREE)
 
 
-def _record(action: str, comparison: Comparison, by: User, details: dict[str, str]) -> None:
+def _record(action: str, comparison: Task, by: User, details: dict[str, str]) -> None:
     audit_record(
         action=action,
         actor=by,
@@ -281,7 +305,7 @@ def comparisons_send_again(
         )
     wanted = list(comparisons)
     # In the order every vote locks: slots, then comparisons.
-    locked = Slot.objects.select_for_update(no_key=True).filter(comparison__in=wanted)
+    locked = Slot.objects.select_for_update(no_key=True).filter(task__in=wanted)
     list(locked.order_by("pk").values_list("pk"))
     chosen = list(
         Comparison.objects.select_for_update(no_key=True, of=("self",))
@@ -354,7 +378,7 @@ def _why_left_out(
 
 def _round_begin(comparisons: list[int], base: int, guideline: Guideline) -> list[str]:
     """The slots of a new round in place of the old ones; returns the reasons of former skips."""
-    skips = Skip.objects.filter(comparison__in=comparisons)
+    skips = Skip.objects.filter(task__in=comparisons)
     reasons = list(skips.order_by("pk").values_list("reason", flat=True))
     skips.delete()
     DiscardedVote.objects.filter(vote__comparison__in=comparisons).update(was=Slot.Kind.FORMER)

@@ -66,6 +66,11 @@ SIDE = """case get_byte(sha256(convert_to(
     'side:' || %(annotator)s::text || ':' || {comparison}, 'UTF8')), 0) & 1
   when 0 then 'a' else 'b' end"""
 
+# The order responses are shown in where the task is no pair, likewise.
+ORDER = """coalesce((select array_agg(i.position order by sha256(convert_to('order:'
+    || %(annotator)s::text || ':' || {task} || ':' || i.position, 'UTF8')), i.position)
+  from labeling_taskitem i where i.task_id = {task}), '{{}}')"""
+
 LOOK = f"""
 select {ELIGIBILITY_COLUMNS}
 from accounts_membership m
@@ -77,9 +82,9 @@ ELIGIBILITY_LOCK = f"{LOOK} for no key update of m"
 
 # Nobody gets a comparison they hold, have voted on, or have skipped. Votes from before it was sent
 # to re-annotation do not count: it is judged again, under newer guidelines.
-_MET = "exists (select from labeling_slot where comparison_id = {comparison}\
+_MET = "exists (select from labeling_slot where task_id = {comparison}\
  and annotator_id = %(annotator)s{round})"
-_SKIPPED = "exists (select from labeling_skip where comparison_id = {comparison}\
+_SKIPPED = "exists (select from labeling_skip where task_id = {comparison}\
  and annotator_id = %(annotator)s)"
 MET = _MET.replace("{round}", " and kind <> 'former'")
 NEW_TO_ME = f"not {MET} and not {_SKIPPED}"
@@ -102,8 +107,8 @@ _CARE = f"""
            or %(cap)s > 0 and e.sensitive_day = (now() at time zone 'utc')::date
               and e.sensitive_of_day >= %(cap)s)))
 """
-_SLOT_WARNS = """exists (select from labeling_comparison x
-    where x.id = s.comparison_id and x.warning <> '')"""
+_SLOT_WARNS = """exists (select from labeling_task x
+    where x.id = s.task_id and x.warning <> '')"""
 CARE = _CARE.format(topic="s.topic", warning=_SLOT_WARNS)
 CARE_OF_PAIR = _CARE.format(topic="p.topic", warning="c.warning <> ''")
 # Counts the pair in `taken` against the cap; a lease that is only renewed was counted before.
@@ -114,7 +119,7 @@ _EXPOSED = f"""
                                        updated_at)
   select %(project)s, %(annotator)s, 0, '{{}}', '{{}}', 0, (now() at time zone 'utc')::date, 1,
          now(), now()
-  from taken t join labeling_comparison c on c.id = t.comparison_id
+  from taken t join labeling_task c on c.id = t.task_id
   join labeling_prompt p on p.id = c.prompt_id
   where {_SENSITIVE.format(topic="p.topic", warning="c.warning <> ''")} {{unless}}
   on conflict (project_id, user_id) do update set
@@ -125,29 +130,36 @@ _EXPOSED = f"""
 EXPOSED = _EXPOSED.replace("{unless}", "")
 # Audit re-votes and hidden repeats belong to one person and are not drawn by others.
 DRAWN_BY_ALL = f"""s.project_id = %(project)s and s.kind in ('regular','gold')
-  and {NEW_TO_ME.format(comparison="s.comparison_id")}"""
+  and {NEW_TO_ME.format(comparison="s.task_id")}"""
 DRAWN = f"""{DRAWN_BY_ALL} and {MINE_TO_DO.format(row="s")} and {CARE}
-  and {NOT_CLOSED.format(comparison="s.comparison_id")}"""
+  and {NOT_CLOSED.format(comparison="s.task_id")}"""
 LOCK = "for no key update of s skip locked"
 HOLDS_ONE = """exists (select from labeling_slot h where h.project_id = %(project)s
   and h.annotator_id = %(annotator)s and h.state = 'leased')"""
 
 CAN_BE_SHOWN = "c.state not in ('review', 'dropped')"
 # Leases outlast the dropping of their comparison; once they lapse nobody else gets them.
-SHOWABLE = f"""exists (select from labeling_comparison c
-  where c.id = s.comparison_id and {CAN_BE_SHOWN})"""
+SHOWABLE = f"""exists (select from labeling_task c
+  where c.id = s.task_id and {CAN_BE_SHOWN})"""
 
 # What the screen shows of the slot in `taken`.
 SHOWN = f"""
-select t.*, p.messages prompt, a.messages a, b.messages b, {SETTINGS_COLUMNS},
+select t.*, c.kind, p.messages prompt, a.messages a, b.messages b, {SETTINGS_COLUMNS},
        coalesce(nullif(c.warning, ''),
                 case when p.topic = any(l.sensitive_topics) then p.topic end, '') as warning
 from taken t
-join labeling_comparison c on c.id = t.comparison_id
+join labeling_task c on c.id = t.task_id
 join labeling_prompt p on p.id = c.prompt_id
-join labeling_response a on a.id = c.response_a_id
-join labeling_response b on b.id = c.response_b_id
+left join labeling_response a on a.id = c.response_a_id
+left join labeling_response b on b.id = c.response_b_id
 left join labeling_labelingsettings l on l.project_id = c.project_id
+"""
+# … and what it shows besides where the task is no pair.
+ITEMS = """
+select c.low, c.high, c.low_label, c.high_label,
+       (select jsonb_agg(r.messages order by i.position) from labeling_taskitem i
+        join labeling_response r on r.id = i.response_id where i.task_id = c.id) as responses
+from labeling_task c where c.id = %(task)s
 """
 
 
@@ -159,82 +171,95 @@ left join labeling_labelingsettings l on l.project_id = c.project_id
 
 
 _ADDED = """
-  insert into labeling_slot (project_id, comparison_id, position, kind, state, priority, shuffle,
+  insert into labeling_slot (project_id, task_id, position, kind, state, priority, shuffle,
                              topic, language, annotator_id, leased_at, leased_until, left_is,
-                             measures_id)
+                             shown, measures_id)
   select pick.project_id, pick.id,
          (select coalesce(max(o.position), 0) + 1 from labeling_slot o
-          where o.comparison_id = pick.id),
+          where o.task_id = pick.id),
          {kind}, 'leased', 0, pick.shuffle, pick.topic, pick.language, %(annotator)s, now(),
-         now() + make_interval(secs => %(seconds)s), {side}, {measures}
+         now() + make_interval(secs => %(seconds)s), {side}, {order}, {measures}
   from pick
-  on conflict (comparison_id, position) do nothing
-  returning id, comparison_id, left_is, leased_at, leased_until
+  on conflict (task_id, position) do nothing
+  returning id, task_id, left_is, shown, leased_at, leased_until
 """
+_SIDE_OF_PICK = SIDE.format(comparison="pick.id")
+_ORDER_OF_PICK = ORDER.format(task="pick.id")
+_KINDS = "(%(kinds)s::text[] is null or c.kind = any(%(kinds)s::text[]))"
 _PICK_LOCK = "for no key update of c skip locked"
 _PICKED = "c.id, c.project_id, c.shuffle, p.topic, p.language"
 
 DRAW_GOLD = f"""
 with pick as (
-  select {_PICKED} from labeling_comparison c join labeling_prompt p on p.id = c.prompt_id
+  select {_PICKED} from labeling_task c join labeling_prompt p on p.id = c.prompt_id
   where c.project_id = %(project)s and c.stratum = 'gold' and {CAN_BE_SHOWN}
-    and {NEW_TO_ME.format(comparison="c.id")} and {MINE_TO_DO.format(row="p")}
+    and {_KINDS} and {NEW_TO_ME.format(comparison="c.id")} and {MINE_TO_DO.format(row="p")}
     and {NOT_CLOSED.format(comparison="c.id")} and {CARE_OF_PAIR} and not {
     HOLDS_ONE
 } and c.shuffle >= %(gold_from)s
   order by c.shuffle limit 1 {_PICK_LOCK}
 ), taken as ({
-    _ADDED.format(kind="'gold'", measures="null", side=SIDE.format(comparison="pick.id"))
+    _ADDED.format(kind="'gold'", measures="null", side=_SIDE_OF_PICK, order=_ORDER_OF_PICK)
 }){EXPOSED}
 {SHOWN}
 """
 
-# A vote of this person, long enough ago, on the other side this time; each pair once.
+# An answer of this person, long enough ago, on the other side or in the opposite order this time;
+# each task once.
 DRAW_REPEAT = f"""
 with earlier as (
-  select v.id, v.comparison_id, v.slot_id, v.left_is from labeling_vote v
+  select v.id, v.task_id, v.slot_id, v.left_is, v.shown from labeling_answer v
   where v.project_id = %(project)s and v.annotator_id = %(annotator)s and v.is_current
   order by v.cast_at desc, v.id desc offset %(repeat_after)s limit 20
 ), pick as (
-  select {_PICKED}, v.id as vote, case v.left_is when 'a' then 'b' else 'a' end as other_side
+  select {_PICKED}, v.id as vote, case v.left_is when 'a' then 'b' else 'a' end as other_side,
+         array(select place from unnest(v.shown) with ordinality u(place, n) order by n desc)
+           as other_order
   from earlier v
   join labeling_slot s on s.id = v.slot_id and s.kind = 'regular'
-  join labeling_comparison c on c.id = v.comparison_id and {CAN_BE_SHOWN}
+  join labeling_task c on c.id = v.task_id and {CAN_BE_SHOWN}
   join labeling_prompt p on p.id = c.prompt_id
-  where v.left_is <> '' and {CARE_OF_PAIR} and not {HOLDS_ONE}
-    and not exists (select from labeling_slot r where r.comparison_id = c.id
+  where (v.left_is <> '' or c.kind <> 'pair') and {_KINDS} and {CARE_OF_PAIR}
+    and not {HOLDS_ONE}
+    and not exists (select from labeling_slot r where r.task_id = c.id
                     and r.annotator_id = %(annotator)s and r.kind = 'repeat')
   order by random() limit 1 {_PICK_LOCK}
 ), taken as (
-  {_ADDED.format(kind="'repeat'", measures="pick.vote", side="pick.other_side")}){EXPOSED}
+  {
+    _ADDED.format(
+        kind="'repeat'", measures="pick.vote", side="pick.other_side", order="pick.other_order"
+    )
+}){EXPOSED}
 {SHOWN}
 """
 
-# A vote of somebody else from the audit sample on a comparison that votes decided, judged again
+# An answer of somebody else from the audit sample to a task that answers decided, judged again
 # without knowing it. What people adjudicated is settled by their eyes already.
-AUDITABLE = "c.state = 'decided' and c.stratum in ('random', 'priority') and d.outcome = 'accepted'"
+_DECIDED = "c.state = 'decided' and c.stratum in ('random', 'priority')"
+AUDITABLE = f"{_DECIDED} and d.outcome = 'accepted'"
 DRAW_AUDIT = f"""
 with sampled as (
-  select v.id, v.comparison_id, hashint8extended(v.id, {AUDIT_SEED}) as hash
-  from labeling_vote v
+  select v.id, v.task_id, hashint8extended(v.id, {AUDIT_SEED}) as hash
+  from labeling_answer v
   join labeling_slot s on s.id = v.slot_id and s.kind = 'regular'
-  join labeling_comparison c on c.id = v.comparison_id
-  join labeling_decision d on d.comparison_id = c.id and {AUDITABLE}
+  join labeling_task c on c.id = v.task_id and {_DECIDED}
+  left join labeling_decision d on d.comparison_id = c.id
   where v.project_id = %(project)s and v.is_current and v.annotator_id <> %(annotator)s
     and hashint8extended(v.id, {AUDIT_SEED}) >= %(audit_from)s
     and hashint8extended(v.id, {AUDIT_SEED}) < %(audit_below)s
+    and (d.outcome = 'accepted' or c.kind <> 'pair') and {_KINDS}
     and not exists (select from labeling_slot a where a.measures_id = v.id and a.kind = 'audit'
                     and (a.state = 'done' or a.leased_until > now()))
-    and {NEVER_MET.format(comparison="v.comparison_id")}
+    and {NEVER_MET.format(comparison="v.task_id")}
   order by hashint8extended(v.id, {AUDIT_SEED}) limit 20
 ), pick as (
   select {_PICKED}, v.id as vote from sampled v
-  join labeling_comparison c on c.id = v.comparison_id
+  join labeling_task c on c.id = v.task_id
   join labeling_prompt p on p.id = c.prompt_id
   where {CARE_OF_PAIR} and not {HOLDS_ONE}
   order by v.hash limit 1 {_PICK_LOCK}
 ), taken as ({
-    _ADDED.format(kind="'audit'", measures="pick.vote", side=SIDE.format(comparison="pick.id"))
+    _ADDED.format(kind="'audit'", measures="pick.vote", side=_SIDE_OF_PICK, order=_ORDER_OF_PICK)
 }){EXPOSED}
 {SHOWN}
 """
@@ -247,6 +272,7 @@ _DRAW = """
 with own as (
   select s.id from labeling_slot s
   where s.project_id = %(project)s and s.annotator_id = %(annotator)s and s.state = 'leased'
+    {own}
   order by s.leased_at limit 1 for no key update
 ), lapsed as (
   select s.id from labeling_slot s
@@ -265,7 +291,7 @@ with own as (
   -- where this annotator was in the shuffled order: the slot of their last vote drawn from it
   select coalesce((
     select s.shuffle from (
-      select id, slot_id, cast_at from labeling_vote
+      select id, slot_id, cast_at from labeling_answer
       where project_id = %(project)s and annotator_id = %(annotator)s
       order by cast_at desc, id desc limit 20
     ) v join labeling_slot s on s.id = v.slot_id
@@ -290,25 +316,37 @@ with own as (
     leased_until = now() + make_interval(secs => %(seconds)s),
     leased_at = case when s.annotator_id = %(annotator)s then s.leased_at else now() end,
     left_is = case when s.annotator_id = %(annotator)s then s.left_is
-              else {side} end
+              else {side} end,
+    shown = case when s.annotator_id = %(annotator)s then s.shown else {order} end
   where s.id = (select id from early
                 union all select id from top
                 union all select id from ahead union all select id from behind)
-  returning s.id, s.comparison_id, s.left_is, s.leased_at, s.leased_until
+  returning s.id, s.task_id, s.left_is, s.shown, s.leased_at, s.leased_until
 ){exposed}
 {shown}
 """
 
 
-def _draw(drawn: str, exposed: str = "") -> str:
+def _draw(drawn: str, exposed: str, own: str) -> str:
     """One line without comments: psycopg keeps what it parsed of texts under 4,096 characters."""
-    side = SIDE.format(comparison="s.comparison_id")
+    side, order = SIDE.format(comparison="s.task_id"), ORDER.format(task="s.task_id")
     text = _DRAW.format(
-        drawn=drawn, lock=LOCK, side=side, shown=SHOWN, showable=SHOWABLE, exposed=exposed
+        drawn=drawn,
+        lock=LOCK,
+        side=side,
+        order=order,
+        shown=SHOWN,
+        showable=SHOWABLE,
+        exposed=exposed,
+        own=own,
     )
     line = " ".join(re.sub("--.*", "", text).split())
     return line.replace("( ", "(").replace(" )", ")")
 
+
+# Whoever can show some kinds alone gets those.
+OF_KINDS = """exists (select from labeling_task k
+  where k.id = s.task_id and k.kind = any(%(kinds)s::text[]))"""
 
 # By whether the annotator is limited to topics, and to languages (said without "or", so that the
 # index of topics serves), whether imports are closed to them, and whether there is anything to
@@ -319,18 +357,24 @@ _LIMITS = {
     (False, True): " and s.language = any(%(languages)s::text[])",
 }
 _LIMITS[True, True] = _LIMITS[True, False] + _LIMITS[False, True]
-_OPEN = f" and {NOT_CLOSED.format(comparison='s.comparison_id')}"
+_OPEN = f" and {NOT_CLOSED.format(comparison='s.task_id')}"
 _CLOSABLE = {
     (*key, closed): limits + (_OPEN if closed else "")
     for key, limits in _LIMITS.items()
     for closed in (False, True)
 }
-DRAW = {(*key, False): _draw(DRAWN_BY_ALL + limits) for key, limits in _CLOSABLE.items()} | {
-    (*key, True): _draw(
-        f"{DRAWN_BY_ALL}{limits} and {CARE}",
-        _EXPOSED.replace("{unless}", "and not exists (select from own)"),
+DRAW = {
+    (*key, careful, some_kinds): _draw(
+        DRAWN_BY_ALL
+        + limits
+        + (f" and {CARE}" if careful else "")
+        + (f" and {OF_KINDS}" if some_kinds else ""),
+        _EXPOSED.replace("{unless}", "and not exists (select from own)") if careful else "",
+        f" and {OF_KINDS}" if some_kinds else "",
     )
     for key, limits in _CLOSABLE.items()
+    for careful in (False, True)
+    for some_kinds in (False, True)
 }
 
 # A slot of one given comparison: the wanted one first, else any that is free or has lapsed, else a
@@ -341,19 +385,19 @@ with room as (
          greatest(c.overlap, coalesce(l.max_overlap, {DEFAULTS.max_overlap})) as most,
          coalesce(l.lease_seconds, {DEFAULTS.lease_seconds}) as seconds,
          (select count(*) from labeling_slot s
-          where s.comparison_id = c.id and s.state <> 'withdrawn'
+          where s.task_id = c.id and s.state <> 'withdrawn'
             and s.kind in ('regular', 'gold')) as n_slots,
          (select coalesce(max(position), 0) from labeling_slot s
-          where s.comparison_id = c.id) as last
-  from labeling_comparison c join labeling_prompt p on p.id = c.prompt_id
+          where s.task_id = c.id) as last
+  from labeling_task c join labeling_prompt p on p.id = c.prompt_id
   left join labeling_labelingsettings l on l.project_id = c.project_id
-  where c.id = %(comparison)s
+  where c.id = %(task)s
     and not {MET.format(comparison="c.id")}
     -- a pair that was sent to re-annotation meanwhile is another question than the one answered
     and not exists (select from labeling_slot w where w.id = %(slot)s and w.kind = 'former')
 ), open as (
   select s.id from labeling_slot s, room
-  where s.comparison_id = room.id
+  where s.task_id = room.id
     and s.kind in ('regular', 'gold')
     and (s.state = 'free' or (s.state = 'leased' and s.leased_until < now()))
   order by (s.id = %(slot)s) desc nulls last, s.state, s.position limit 1 {LOCK}
@@ -361,49 +405,52 @@ with room as (
   update labeling_slot s set
     state = 'leased', annotator_id = %(annotator)s, leased_at = now(),
     leased_until = now() + make_interval(secs => (select seconds from room)),
-    left_is = {SIDE.format(comparison="s.comparison_id")}
+    left_is = {SIDE.format(comparison="s.task_id")}, shown = {ORDER.format(task="s.task_id")}
   where s.id = (select id from open)
   returning s.id
 ), added as (
-  insert into labeling_slot (project_id, comparison_id, position, kind, state, priority, shuffle,
-                             topic, language, annotator_id, leased_at, leased_until, left_is)
+  insert into labeling_slot (project_id, task_id, position, kind, state, priority, shuffle,
+                             topic, language, annotator_id, leased_at, leased_until, left_is,
+                             shown)
   select project_id, id, last + 1, 'regular', 'leased', priority, shuffle, topic, language,
          %(annotator)s, now(), now() + make_interval(secs => seconds),
-         {SIDE.format(comparison="room.id")}
+         {SIDE.format(comparison="room.id")}, {ORDER.format(task="room.id")}
   from room
   where not exists (select from open) and n_slots < most
   returning id
 ), widened as (
-  update labeling_comparison c set overlap = c.overlap + 1
-  where c.id = %(comparison)s and exists (select from added)
+  update labeling_task c set overlap = c.overlap + 1
+  where c.id = %(task)s and exists (select from added)
 )
 select id from taken union all select id from added
 """
 
 WHY_NOT = f"""
-select {MET.format(comparison="c.id")},
+select {MET.format(comparison="c.id")} as met,
        (select count(*) from labeling_slot s
-        where s.comparison_id = c.id and s.state <> 'withdrawn'
-          and s.kind in ('regular', 'gold')),
-       l.max_overlap
-from labeling_comparison c
+        where s.task_id = c.id and s.state <> 'withdrawn'
+          and s.kind in ('regular', 'gold')) as n_slots,
+       l.max_overlap as most
+from labeling_task c
 left join labeling_labelingsettings l on l.project_id = c.project_id
-where c.id = %(comparison)s
+where c.id = %(task)s
 """
 
 RELEASE = """
 update labeling_slot set state = case kind when 'former' then 'withdrawn' else 'free' end,
-       annotator_id = null, leased_at = null, leased_until = null, left_is = ''
+       annotator_id = null, leased_at = null, leased_until = null, left_is = '',
+       shown = '{}'
 where id = %(slot)s and annotator_id = %(annotator)s and state = 'leased'
 returning id
 """
 
 WHY_NOTHING = f"""
-select exists (select from labeling_comparison where project_id = %(project)s
-               and stratum <> 'practice'),
-       exists (select from labeling_slot where project_id = %(project)s and state = 'free'
-               and kind in ('regular', 'gold')),
-       held.n, held.back_at, now()
+select exists (select from labeling_task c where c.project_id = %(project)s
+               and c.stratum <> 'practice' and {_KINDS}) as any_at_all,
+       exists (select from labeling_slot s join labeling_task c on c.id = s.task_id and {_KINDS}
+               where s.project_id = %(project)s and s.state = 'free'
+               and s.kind in ('regular', 'gold')) as any_free,
+       held.n as n_held, held.back_at, now() as now
 from (
   -- a free slot that was not drawn is just being taken by somebody
   select count(*) as n,
@@ -411,6 +458,7 @@ from (
                   now() + make_interval(secs => %(seconds)s)) as back_at
   from labeling_slot s
   where s.state in ('leased', 'free') and {DRAWN} and {SHOWABLE}
+    and (%(kinds)s::text[] is null or {OF_KINDS})
 ) held
 """
 
@@ -418,10 +466,10 @@ from (
 PROSPECT = f"""
 select (select h.leased_until from labeling_slot h where h.project_id = %(project)s
         and h.annotator_id = %(annotator)s and h.state = 'leased'
-        order by h.leased_at limit 1),
+        order by h.leased_at limit 1) as leased_until,
        exists (select from labeling_slot s
                where (s.state = 'free' or (s.state = 'leased' and s.leased_until < now()))
-                 and {DRAWN} and {SHOWABLE})
+                 and {DRAWN} and {SHOWABLE}) as any_left
 """
 
 
@@ -435,16 +483,17 @@ with me as materialized (
     and m.project_id = (select project_id from labeling_slot where id = %(slot)s)
   for no key update
 )
-select s.id as slot, s.project_id as project, s.comparison_id as comparison, s.kind, s.state,
-       s.annotator_id as annotator, s.left_is, s.leased_at, now() as now,
-       c.response_a_id as response_a, c.response_b_id as response_b, c.overlap as slots,
+select s.id as slot, s.project_id as project, s.task_id as task, c.kind as task_kind, s.kind,
+       s.state, s.annotator_id as annotator, s.left_is, s.shown, s.leased_at, now() as now,
+       c.response_a_id as response_a, c.response_b_id as response_b, c.low, c.high,
+       c.overlap as slots,
        -- the newest version they know: not one that waits to be acknowledged
        (select g.id from labeling_guideline g where g.project_id = s.project_id
         order by d.due is not null and g.version >= d.due, g.version desc limit 1)
          as guideline,
        {ELIGIBILITY_COLUMNS}, {SETTINGS_COLUMNS}, {POLICY_COLUMNS}
 from labeling_slot s
-join labeling_comparison c on c.id = s.comparison_id
+join labeling_task c on c.id = s.task_id
 left join labeling_labelingsettings l on l.project_id = s.project_id
 left join labeling_consensus f on f.project_id = s.project_id
 left join me m on true
@@ -467,17 +516,18 @@ left join labeling_annotator w on w.project_id = v.project_id and w.user_id = v.
 where v.comparison_id = %(comparison)s and v.is_current and s.kind in ('regular', 'gold')
 """
 
-INSERT_VOTE = """
+INSERT_ANSWER = """
 with written as (
-  insert into labeling_vote (
-    project_id, comparison_id, slot_id, annotator_id, choice, chosen_id, left_is, strength,
-    criteria, reasons, rationale, flags, improvement_id, guideline_id, active_ms, wall_ms,
-    idempotency_key, source, revision, supersedes_id, is_current, cast_at)
+  insert into labeling_answer (
+    project_id, task_id, kind, slot_id, annotator_id, choice, chosen_id, "values", shown, left_is,
+    strength, criteria, reasons, rationale, flags, improvement_id, guideline_id, active_ms,
+    wall_ms, idempotency_key, source, revision, supersedes_id, is_current, cast_at)
   values (
-    %(project_id)s, %(comparison_id)s, %(slot_id)s, %(annotator_id)s, %(choice)s, %(chosen_id)s,
-    %(left_is)s, %(strength)s, %(criteria)s, %(reasons)s, %(rationale)s, %(flags)s,
-    %(improvement_id)s, %(guideline_id)s, %(active_ms)s, %(wall_ms)s, %(idempotency_key)s,
-    %(source)s, %(revision)s, %(supersedes_id)s, true, %(cast_at)s)
+    %(project_id)s, %(task_id)s, %(kind)s, %(slot_id)s, %(annotator_id)s, %(choice)s,
+    %(chosen_id)s, %(values)s::smallint[], %(shown)s::smallint[], %(left_is)s, %(strength)s,
+    %(criteria)s, %(reasons)s, %(rationale)s, %(flags)s, %(improvement_id)s, %(guideline_id)s,
+    %(active_ms)s, %(wall_ms)s, %(idempotency_key)s, %(source)s, %(revision)s, %(supersedes_id)s,
+    true, %(cast_at)s)
   on conflict (annotator_id, idempotency_key) do nothing
   returning id
 ), closed as (
@@ -492,11 +542,25 @@ with written as (
     votes_day = excluded.votes_day,
     votes_of_day = case when w.votes_day = excluded.votes_day then w.votes_of_day else 0 end + 1
 )
-select (select id from written),
-       count(*) filter (where v.choice = 'a'), count(*) filter (where v.choice = 'b'),
-       count(*) filter (where v.choice = 'tie'), count(*) filter (where v.choice = 'both_bad')
-from labeling_vote v join labeling_slot s on s.id = v.slot_id
-where v.comparison_id = %(comparison_id)s and v.is_current and s.kind in ('regular', 'gold')
+select (select id from written) as answer, count(*) as n,
+       count(*) filter (where v.choice = 'a') as a, count(*) filter (where v.choice = 'b') as b,
+       count(*) filter (where v.choice = 'tie') as tie,
+       count(*) filter (where v.choice = 'both_bad') as both_bad
+from labeling_answer v join labeling_slot s on s.id = v.slot_id
+where v.task_id = %(task_id)s and v.is_current and s.kind in ('regular', 'gold')
+"""
+
+# A task without decisions is done once it has as many answers as it wants.
+COUNT_ANSWERS = """
+update labeling_task set
+  n_votes = %(n)s, updated_at = now(),
+  state = case when state = 'open' and %(n)s >= overlap then 'decided'
+               when state = 'decided' and %(n)s < overlap then 'open' else state end
+where id = %(task)s
+"""
+ANSWERS = """
+select count(*) from labeling_answer v join labeling_slot s on s.id = v.slot_id
+where v.task_id = %(task)s and v.is_current and s.kind in ('regular', 'gold')
 """
 
 # What a person has ruled, or has still to look at, votes do not move; their counts go on.
@@ -514,7 +578,7 @@ with decided as (
          case c.state when 'review' then 'needs review: ' || c.review_reason
            when 'dropped' then 'dropped' else %(reason)s end,
          %(decided_by)s, %(posteriors)s::float8[], now(), now()
-  from labeling_comparison c where c.id = %(comparison)s
+  from labeling_task c where c.id = %(comparison)s
   on conflict (comparison_id) do update set
     outcome = case when {_KEPT} then d.outcome else excluded.outcome end,
     winner = case when {_KEPT} then d.winner else excluded.winner end,
@@ -527,23 +591,23 @@ with decided as (
     updated_at = now()
   returning d.outcome
 ), added as (
-  insert into labeling_slot (project_id, comparison_id, position, kind, state, priority, shuffle,
+  insert into labeling_slot (project_id, task_id, position, kind, state, priority, shuffle,
                              topic, language, left_is)
   select %(project)s, c.id,
-         (select max(position) + 1 from labeling_slot s where s.comparison_id = c.id),
+         (select max(position) + 1 from labeling_slot s where s.task_id = c.id),
          'regular', 'free', c.priority + {EXTRA_PRIORITY}, c.shuffle, p.topic, p.language, ''
-  from labeling_comparison c join labeling_prompt p on p.id = c.prompt_id
+  from labeling_task c join labeling_prompt p on p.id = c.prompt_id
   where c.id = %(comparison)s and %(extra)s = 1
     and exists (select from decided where outcome = 'needs_votes')
-  returning comparison_id
+  returning task_id
 ), spared as (
   -- extra votes that were asked for and are no longer needed
   update labeling_slot s set state = 'withdrawn'
-  where %(accepted)s and s.comparison_id = %(comparison)s and s.state = 'free'
+  where %(accepted)s and s.task_id = %(comparison)s and s.state = 'free'
     and s.kind = 'regular' and (s.position > %(base)s or %(stop)s)
   returning s.id
 )
-update labeling_comparison set
+update labeling_task set
   n_votes = %(n_votes)s,
   state = case when state in ('review', 'dropped') then state
           when exists (select from decided where outcome = 'adjudicated') then state
@@ -556,13 +620,16 @@ where id = %(comparison)s
 
 
 __all__ = [
+    "ANSWERS",
     "CHOICES",
+    "COUNT_ANSWERS",
     "DRAW",
     "DRAW_AUDIT",
     "DRAW_GOLD",
     "DRAW_REPEAT",
     "ELIGIBILITY_LOCK",
-    "INSERT_VOTE",
+    "INSERT_ANSWER",
+    "ITEMS",
     "LABELERS_COUNT",
     "LOCK_FOR_VOTE",
     "LOOK",

@@ -163,18 +163,18 @@ def _delete(
 
 _LOCK = """
 with slots as materialized (
-  select s.comparison_id from labeling_slot s join labeling_comparison c on c.id = s.comparison_id
+  select s.task_id from labeling_slot s join labeling_task c on c.id = s.task_id
   where c.project_id = %(project)s and c.batch = %(batch)s
   order by s.id for update of s
 ), waited as materialized (select count(*) as n from slots)
-select c.id, c.prompt_id, c.response_a_id, c.response_b_id from labeling_comparison c, waited
+select c.id, c.prompt_id, c.response_a_id, c.response_b_id from labeling_task c, waited
 where c.project_id = %(project)s and c.batch = %(batch)s and waited.n >= 0
 order by c.id for update of c
 """
 _OF_IMPORT = "(select unnest(%(ids)s::bigint[]))"
 _VOTES = f"""
 select count(*) filter (where source <> 'import'), count(*) filter (where source = 'import')
-from labeling_vote where comparison_id in {_OF_IMPORT}
+from labeling_answer where task_id in {_OF_IMPORT}
 """
 _FACET = """
 delete from labeling_facet
@@ -182,23 +182,22 @@ where project_id = %(project)s and kind = 'batch' and value = %(batch)s
 """
 # Prompts and answers go where nothing else shows them.
 _UNDO = {
-    "votes": f"delete from labeling_vote where comparison_id in {_OF_IMPORT}",
-    "slots": f"delete from labeling_slot where comparison_id in {_OF_IMPORT}",
-    "skips": f"delete from labeling_skip where comparison_id in {_OF_IMPORT}",
+    "votes": f"delete from labeling_answer where task_id in {_OF_IMPORT}",
+    "slots": f"delete from labeling_slot where task_id in {_OF_IMPORT}",
+    "skips": f"delete from labeling_skip where task_id in {_OF_IMPORT}",
     "decisions": f"delete from labeling_decision where comparison_id in {_OF_IMPORT}",
-    "comparisons": f"delete from labeling_comparison where id in {_OF_IMPORT}",
+    "comparisons": f"delete from labeling_task where id in {_OF_IMPORT}",
     "responses": """
 delete from labeling_response r
 where r.id in (select unnest(%(responses)s::bigint[]))
   and not exists (select from labeling_comparison c where c.prompt_id = r.prompt_id
                   and r.id in (c.response_a_id, c.response_b_id))
-  and not exists (select from labeling_ratingitem i where i.response_id = r.id)
+  and not exists (select from labeling_taskitem i where i.response_id = r.id)
   and not exists (select from labeling_vote v join labeling_comparison c on c.id = v.comparison_id
                   where c.prompt_id = r.prompt_id and v.improvement_id = r.id)""",
     "prompts": """
 delete from labeling_prompt p
 where p.id in (select unnest(%(prompts)s::bigint[]))
-  and not exists (select from labeling_comparison c where c.prompt_id = p.id)
-  and not exists (select from labeling_ratingtask t where t.prompt_id = p.id)
+  and not exists (select from labeling_task t where t.prompt_id = p.id)
   and not exists (select from labeling_response r where r.prompt_id = p.id)""",
 }

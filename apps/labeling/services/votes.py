@@ -15,8 +15,10 @@ from django.utils.translation import gettext
 from apps.accounts.models import Project, User
 from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError, Missing
+from apps.common.models import longest
 from apps.common.transactions import prepared_cursor, retried
-from apps.labeling.models import Slot, Vote
+from apps.labeling.models import Answer as StoredAnswer
+from apps.labeling.models import Slot, Task, Vote
 from apps.labeling.selectors.own import is_shown_as_gold
 from apps.labeling.services import leasing
 from apps.labeling.services import statements as sql
@@ -32,12 +34,13 @@ from apps.labeling.services.answers import (
     warning_follow,
 )
 from apps.labeling.services.deciding import decision_store
-from apps.labeling.services.eligibility import Eligibility, labelers_count
+from apps.labeling.services.eligibility import labelers_count
 from apps.labeling.services.exhausting import comparisons_settle
-from apps.labeling.services.results import Lease, NothingReason, VoteResult, lease_was_given
+from apps.labeling.services.leasing import Kinds
+from apps.labeling.services.results import VoteResult, lease_was_given
 from measures.voting import Decision, Outcome, decide
 
-_LONGEST_KEY = 80
+_LONGEST_KEY = longest(StoredAnswer, "idempotency_key")
 
 
 @retried
@@ -49,11 +52,12 @@ def vote_cast(
     source: str = Vote.Source.PAGE,
     cast_at: datetime | None = None,
     lease_next: bool = True,
+    kinds: Kinds = None,
     **fields: Unpack[AnswerFields],
 ) -> VoteResult:
-    """Store one vote on a leased slot, decide the comparison, lease the next pair.
+    """Store one answer to a leased slot, decide a pair, lease the next task (of these `kinds`).
 
-    `fields` say either `choice` or `side`, and what else the annotator gave (see `AnswerFields`).
+    `fields` say what the annotator gave (see `AnswerFields`).
     The same submit again, by `idempotency_key`, returns what was stored and changes nothing. A
     lease that has run out is still good while nobody else has the slot; after that, another free
     slot of the same comparison is taken for whoever can show the key of the lease they were given.
@@ -72,6 +76,7 @@ def vote_cast(
             source=source,
             cast_at=cast_at,
             lease_next=lease_next,
+            kinds=kinds,
         )
 
 
@@ -85,6 +90,7 @@ def cast(
     source: str,
     cast_at: datetime | None = None,
     lease_next: bool = True,
+    kinds: Kinds = None,
 ) -> VoteResult:
     """`vote_cast` inside the caller's transaction, without a savepoint: bulk imports use it."""
     try:
@@ -94,17 +100,19 @@ def cast(
             _gone_check(slot)
         raise
     if not (leased.state == Slot.State.LEASED and leased.annotator == annotator):
-        known = Vote.objects.filter(annotator_id=annotator, idempotency_key=key).first()
+        known = StoredAnswer.objects.filter(annotator_id=annotator, idempotency_key=key).first()
         if known is not None:
-            return _replayed(cursor, known, leased, answer, lease_next)
+            return _replayed(cursor, known, leased, answer, lease_next, kinds)
         leased = _retaken(cursor, leased, annotator, key, source)
+        if not leased.is_pair:  # how long they held it before is not known any more
+            answer = replace(answer, active_ms=None, wall_ms=None)
     result = vote_write(cursor, leased, annotator, answer, key, source, cast_at)
     if source != Vote.Source.IMPORT:
         _settle(leased, result.decision)
     if lease_next:
-        return replace(
-            result, next=_next(cursor, leased, annotator, leased.eligibility.after_a_vote())
-        )
+        eligibility = leased.eligibility.after_a_vote()
+        following = leasing.draw(cursor, leased.project, annotator, eligibility, kinds)
+        return replace(result, next=following)
     return result
 
 
@@ -127,7 +135,7 @@ def vote_revise(
     with transaction.atomic(), prepared_cursor() as cursor:
         old = _own_vote(vote, annotator)
         leased = slot_lock(cursor, old.slot_id, annotator.pk, source)
-        known = Vote.objects.filter(annotator=annotator, idempotency_key=key).first()
+        known = StoredAnswer.objects.filter(annotator=annotator, idempotency_key=key).first()
         if known is not None:
             return _replayed(cursor, known, leased, answer, lease_next=False)
         _round_check(leased)
@@ -140,10 +148,11 @@ def vote_revise(
 
 @retried
 @transaction.atomic
-def vote_withdraw(*, vote: int, annotator: User, reason: str = "") -> Decision:
-    """Take a vote back without another: the row stays as history, the slot goes to others.
+def vote_withdraw(*, vote: int, annotator: User, reason: str = "") -> Decision | None:
+    """Take an answer back without another: the row stays as history, the slot goes to others.
 
-    The annotator does not meet the pair again, as after a skip. Returns the decision without it.
+    The annotator does not meet the task again, as after a skip. Returns a pair's decision without
+    it.
     """
     old = _own_vote(vote, annotator)
     with prepared_cursor() as cursor:
@@ -152,13 +161,18 @@ def vote_withdraw(*, vote: int, annotator: User, reason: str = "") -> Decision:
         _gold_check(old, leased)
         _retire(old)
         if UNSAFE in old.flags:
-            warning_follow(leased.comparison)
+            warning_follow(leased.task)
         Slot.objects.filter(pk=old.slot_id).update(
-            state=Slot.State.FREE, annotator=None, leased_at=None, leased_until=None, left_is=""
+            state=Slot.State.FREE,
+            annotator=None,
+            leased_at=None,
+            leased_until=None,
+            left_is="",
+            shown=[],
         )
         leasing.skip_record(
             project=leased.project,
-            comparison=leased.comparison,
+            task=leased.task,
             annotator=annotator.pk,
             reason=reason.strip() or "took the answer back",
         )
@@ -167,50 +181,55 @@ def vote_withdraw(*, vote: int, annotator: User, reason: str = "") -> Decision:
             actor=annotator,
             project=old.project,
             subject=str(old.pk),
-            details={"comparison": leased.comparison},
+            details={"comparison": leased.task},
         )
+        if not leased.is_pair:
+            cursor.execute(sql.ANSWERS, {"task": leased.task})
+            cursor.execute(sql.COUNT_ANSWERS, {"task": leased.task, "n": cursor.fetchone()[0]})
+            return None
         return decision_store(
             cursor,
             project=leased.project,
-            comparison=leased.comparison,
-            counts=counts_read(cursor, leased.comparison),
+            comparison=leased.task,
+            counts=counts_read(cursor, leased.task),
             overlap=leased.overlap,
             policy=leased.policy,
         )
 
 
-def _settle(leased: LeasedSlot, decision: Decision) -> None:
+def _settle(leased: LeasedSlot, decision: Decision | None) -> None:
     """Once everybody may have voted on it, a look at its comparison. What this misses (somebody
     skipped, or is limited to other topics) the sweep finds."""
     if (
-        decision.outcome is Outcome.NEEDS_VOTES
+        decision is not None
+        and decision.outcome is Outcome.NEEDS_VOTES
         and decision.n_votes > 1
         and decision.n_votes >= labelers_count(project=leased.project)
     ):
         project = Project.objects.get(pk=leased.project)
-        comparisons_settle(project=project, only=[leased.comparison])
+        comparisons_settle(project=project, only=[leased.task])
 
 
 def _retaken(
     cursor: CursorWrapper, leased: LeasedSlot, annotator: int, key: str, source: str
 ) -> LeasedSlot:
-    """The slot again, or another of its comparison, for someone whose lease others have now."""
+    """The slot again, or another of its task, for someone whose lease others have now."""
     if leased.state == Slot.State.DONE and leased.annotator == annotator:
         raise Conflict(
-            gettext("You have already answered this pair. Change the answer under My answers."),
-            code="already_voted",
+            gettext("You have already answered this. Change the answer under My answers."),
+            code="already_voted" if leased.is_pair else "already_rated",
         )
     if lease_was_given(key, slot=leased.slot, annotator=annotator):
         cursor.execute(
             sql.TAKE,
-            {"comparison": leased.comparison, "annotator": annotator, "slot": leased.slot},
+            {"task": leased.task, "annotator": annotator, "slot": leased.slot},
         )
         row = cursor.fetchone()
         if row is not None:
             return slot_lock(cursor, row[0], annotator, source)
     raise Conflict(
         gettext(
-            "This pair went to someone else while it was away, so this answer was not counted. "
+            "This went to someone else while it was away, so this answer was not counted. "
             "It does not count against you."
         ),
         code="lease_lost",
@@ -227,49 +246,36 @@ def _gone_check(slot: int) -> None:
         )
 
 
-def _next(
-    cursor: CursorWrapper, leased: LeasedSlot, annotator: int, eligibility: Eligibility
-) -> Lease | NothingReason:
-    return leasing.draw(cursor, leased.project, annotator, eligibility)
-
-
 def _replayed(
     cursor: CursorWrapper,
-    known: Vote,
+    known: StoredAnswer,
     leased: LeasedSlot,
     answer: Answer,
     lease_next: bool,
+    kinds: Kinds = None,
 ) -> VoteResult:
     """The answer to a submit that has been stored before: what was stored, and the same next."""
-    same = (
-        known.comparison_id == leased.comparison
-        and known.choice == answer.canonical(known.left_is or leased.left_is)
-        and known.strength == answer.strength
-        and known.rationale == answer.rationale
-        and known.flags == answer.flags
-        and known.reasons == answer.reasons
-        and known.criteria == answer.canonical_criteria(known.left_is or leased.left_is)
-    )
-    if not same:
+    if known.task_id != leased.task or not answer.same_as(known, leased):
         raise Conflict(
-            gettext(
-                "This pair has already been answered differently. Change the answer under "
-                "My answers."
-            ),
+            gettext("This has already been answered differently. Change it under My answers."),
             code="key_reused",
         )
-    counts = counts_read(cursor, leased.comparison)
+    following = None
+    if lease_next:
+        person, eligibility = known.annotator_id, leased.eligibility
+        following = leasing.draw(cursor, leased.project, person, eligibility, kinds)
+    if known.kind != Task.Kind.PAIR:
+        return VoteResult(vote=known, decision=None, next=following, replayed=True)
+    counts = counts_read(cursor, leased.task)
     decision = decide(
         counts, leased.policy.rule(), votes_possible=max(leased.policy.max_overlap, leased.overlap)
     )
-    following = (
-        _next(cursor, leased, known.annotator_id, leased.eligibility) if lease_next else None
-    )
-    return VoteResult(vote=known, decision=decision, next=following, replayed=True)
+    vote = Vote.objects.get(pk=known.pk)
+    return VoteResult(vote=vote, decision=decision, next=following, replayed=True)
 
 
-def _own_vote(vote: int, annotator: User) -> Vote:
-    found = Vote.objects.filter(pk=vote, annotator=annotator).first()
+def _own_vote(vote: int, annotator: User) -> StoredAnswer:
+    found = StoredAnswer.objects.filter(pk=vote, annotator=annotator).first()
     if found is None:
         raise Missing(gettext("There is no such answer of yours."), field="vote")
     return found
@@ -295,7 +301,7 @@ def _round_check(leased: LeasedSlot) -> None:
         )
 
 
-def _gold_check(vote: Vote, leased: LeasedSlot) -> None:
+def _gold_check(vote: StoredAnswer, leased: LeasedSlot) -> None:
     """What its person may have read the right answer of measures them as it was."""
     if leased.kind == Slot.Kind.GOLD and is_shown_as_gold(vote):
         raise Conflict(
@@ -304,9 +310,9 @@ def _gold_check(vote: Vote, leased: LeasedSlot) -> None:
         )
 
 
-def _retire(vote: Vote) -> None:
+def _retire(vote: StoredAnswer) -> None:
     """Mark a vote as no longer current, once; the trigger forbids every other change to it."""
-    if not Vote.objects.filter(pk=vote.pk, is_current=True).update(is_current=False):
+    if not StoredAnswer.objects.filter(pk=vote.pk, is_current=True).update(is_current=False):
         raise Conflict(
             gettext("This answer has been changed meanwhile; reload it."), code="not_current"
         )

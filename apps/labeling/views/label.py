@@ -33,9 +33,10 @@ from apps.labeling.forms import (
     criteria_sent,
 )
 from apps.labeling.forms.settings import OptOutForm
-from apps.labeling.models import Slot
+from apps.labeling.models import Slot, Task
 from apps.labeling.screens import label as bar
 from apps.labeling.screens import label as screen
+from apps.labeling.screens import rating_screen
 from apps.labeling.screens import work as work_screen
 from apps.labeling.screens.annotators import topics_of
 from apps.labeling.screens.work import answer_rows, answers_only
@@ -93,8 +94,7 @@ def label(request: Request) -> HttpResponse:
     back_to = _back_to(request.GET, "from")
     if not notice and _auditing(request) and isinstance(got, Lease):
         notice = _AUDITING if _is_audit(got) else _HELD
-    context = _context(request, got, undo=_undo(request), back_to=back_to, notice=notice)
-    return _page(request, context)
+    return _shown(request, got, undo=_undo(request), back_to=back_to, notice=notice)
 
 
 @require_POST
@@ -217,15 +217,15 @@ def _try(
         else:
             got = _next(request)
             same = isinstance(got, Lease) and request.POST.get("slot") == str(got.slot)
-        context = _context(
+        response = _shown(
             request,
             got,
+            status=error.status,
             undo=_undo(request),
             notice=screen.Notice(error.message),
             typed=_typed(request) if same else None,
             back_to=_back_to(request.POST),
         )
-        response = _page(request, context, status=error.status)
         response["Concord-Refused"] = error.code
         return response
 
@@ -256,7 +256,7 @@ def _go_on(request: Request, got: Next, *, undo: str) -> HttpResponse:
     """The next pair in place, or without JavaScript the page that shows it."""
     if not request.htmx:
         return redirect(label_url(request))
-    return _page(request, _context(request, got, undo=undo))
+    return _shown(request, got, undo=undo)
 
 
 def _changed(request: Request, said: str, *, undo: str) -> HttpResponse:
@@ -269,7 +269,20 @@ def _changed(request: Request, said: str, *, undo: str) -> HttpResponse:
         messages.success(request, said)
         return redirect(label_url(request))
     notice = screen.Notice(said, tone="good", icon="circle-check")
-    return _page(request, _context(request, _next(request), undo=undo, notice=notice))
+    return _shown(request, _next(request), undo=undo, notice=notice)
+
+
+def _shown(
+    request: Request, got: Next | AnsweredPair, *, status: int = 200, **more: Any
+) -> HttpResponse:
+    """The screen of the kind of task that came."""
+    if isinstance(got, Lease) and got.kind != Task.Kind.PAIR:
+        if request.htmx:  # another screen, with scripts of its own
+            return HttpResponseClientRedirect(label_url(request))
+        notice = more.get("notice")
+        context = rating_screen.context(got, notice=str(notice.text) if notice else "")
+        return render(request, "labeling/rating.html", context, status=status)
+    return _page(request, _context(request, got, **more), status=status)
 
 
 def _page(request: Request, context: dict[str, Any], *, status: int = 200) -> HttpResponse:

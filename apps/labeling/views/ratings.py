@@ -10,11 +10,11 @@ from django.shortcuts import redirect, render
 from django.utils.translation import gettext
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from apps.accounts.permissions import ADMIN, READERS, project_page
+from apps.accounts.permissions import ADMIN, READERS, STAFF, project_page
 from apps.common.errors import Conflict, DomainError, Missing
 from apps.common.http import Request
 from apps.labeling.forms import LETTERS, ChangeForm, RatingForm, SkipForm, TasksFilter, values_typed
-from apps.labeling.models import MOST_RESPONSES, Rating, RatingTask
+from apps.labeling.models import MOST_RESPONSES, Answer, Slot, Task
 from apps.labeling.screens import rating_screen
 from apps.labeling.screens.rating_screen import cards_shown
 from apps.labeling.selectors.ratings import (
@@ -30,19 +30,13 @@ from apps.labeling.selectors.ratings import (
     task_get,
     tasks_list,
 )
-from apps.labeling.services import LABELERS
-from apps.labeling.services.ratings import (
-    RatingLease,
-    Scale,
-    rating_lease_next,
-    rating_revise,
-    rating_skip,
-    rating_submit,
-    rating_task_drop,
-    rating_task_reopen,
-)
-from apps.labeling.services.results import NothingReason
+from apps.labeling.services import LABELERS, slot_lease_next, slot_skip, vote_cast, vote_revise
+from apps.labeling.services.kinds import KINDS
+from apps.labeling.services.pairs_of_answers import pairs_make
+from apps.labeling.services.results import Lease, NothingReason, Scale
+from apps.labeling.services.review import task_drop, task_reopen
 from apps.labeling.texts import excerpt
+from apps.labeling.views.label import label_url
 
 PER_PAGE = 50
 _SCREEN = "labeling/rating.html"
@@ -63,7 +57,8 @@ def submit(request: Request) -> HttpResponse:
     def act() -> None:
         form.check()
         slot = form.cleaned_data["slot"]
-        rating_submit(slot=slot, annotator=request.user, lease_next=False, **form.rating())
+        _slot_check(slot)
+        vote_cast(slot=slot, annotator=request.user, lease_next=False, **form.rating())
 
     return _try(request, act)
 
@@ -75,7 +70,8 @@ def skip(request: Request) -> HttpResponse:
 
     def act() -> None:
         form.check()
-        rating_skip(annotator=request.user, **form.cleaned_data)
+        _slot_check(form.cleaned_data["slot"])
+        slot_skip(annotator=request.user, kinds=tuple(KINDS), **form.cleaned_data)
 
     return _try(request, act)
 
@@ -117,7 +113,7 @@ def change(request: Request, rating_id: int) -> HttpResponse:
     form = ChangeForm(request.POST)
     try:
         form.check()
-        rating_revise(rating=found.pk, annotator=request.user, **form.rating())
+        vote_revise(vote=found.pk, annotator=request.user, **form.rating())
     except DomainError as error:
         typed = values_typed(request.POST, len(found.shown))
         context = rating_screen.context_of_change(
@@ -128,8 +124,14 @@ def change(request: Request, rating_id: int) -> HttpResponse:
     return redirect("labeling:ratings_mine", request.project.slug)
 
 
-def _next(request: Request) -> RatingLease | NothingReason:
-    return rating_lease_next(project=request.project, annotator=request.user)
+def _next(request: Request) -> Lease | NothingReason:
+    kinds = tuple(KINDS)
+    return slot_lease_next(project=request.project, annotator=request.user, kinds=kinds)
+
+
+def _slot_check(slot: int) -> None:
+    if not Slot.objects.filter(pk=slot).exclude(task__kind=Task.Kind.PAIR).exists():
+        raise Missing("There is no such rating task.", field="slot")
 
 
 def _try(request: Request, act: Callable[[], None]) -> HttpResponse:
@@ -141,22 +143,22 @@ def _try(request: Request, act: Callable[[], None]) -> HttpResponse:
     except DomainError as error:
         got = _next(request)
         typed: dict[str, Any] = {}
-        if isinstance(got, RatingLease) and request.POST.get("slot") == str(got.slot):
+        if isinstance(got, Lease) and request.POST.get("slot") == str(got.slot):
             n = min(len(got.responses), MOST_RESPONSES)
             typed = {"typed": values_typed(request.POST, n), "note": request.POST.get("note", "")}
         context = rating_screen.context(got, notice=error.message, **typed)
         return render(request, _SCREEN, context, status=error.status)
-    return redirect("labeling:rate", request.project.slug)
+    return redirect(label_url(request))
 
 
-def _own(request: Request, rating: int) -> Rating:
+def _own(request: Request, rating: int) -> Answer:
     try:
         return rating_get(project=request.project, annotator=request.user, rating=rating)
     except Missing as error:
         raise Http404(error.message) from error
 
 
-def _row(rating: Rating) -> dict[str, Any]:
+def _row(rating: Answer) -> dict[str, Any]:
     """Values by letter, as the screen showed them."""
     shown = [rating.values[place - 1] for place in rating.shown]
     return {
@@ -169,7 +171,7 @@ def _row(rating: Rating) -> dict[str, Any]:
 # Rating tasks for readers: how the ratings lie, which prompts spread, who disagrees.
 
 TASKS_PER_PAGE = 50
-TONES = {"rated": "good", "review": "warn", "dropped": "bad"}
+TONES = {"decided": "good", "review": "warn", "dropped": "bad"}
 
 
 @require_safe
@@ -192,6 +194,7 @@ def tasks(request: Request) -> HttpResponse:
         "nav": "ratings",
         "form": form,
         "filtered": any(wanted.get(name) for name in ("q", "kind", "state")),
+        "may_make_pairs": request.role in STAFF,
         "page": page,
         "rows": [_task_row(result) for result in (page if sort else results_of(page))],
     }
@@ -212,7 +215,7 @@ def task(request: Request, task_id: int) -> HttpResponse:
     result = results_of([found])[0]
     scales = rater_scales(project=request.project)
     shown = cards_shown(found.prompt.messages, [item.response.messages for item in items], scale)
-    aside = found.state in (RatingTask.State.DROPPED, RatingTask.State.REVIEW)
+    aside = found.state in (Task.State.DROPPED, Task.State.REVIEW)
     context = shown | {
         "page_title": f"Rating task {found.external_id or found.pk}",
         "nav": "ratings",
@@ -224,7 +227,7 @@ def task(request: Request, task_id: int) -> HttpResponse:
         "letters": LETTERS[: len(items)],
         "scales": scales,
         "skips": list(found.skips.values_list("reason", flat=True)),
-        "may_drop": with_names and found.state != RatingTask.State.DROPPED,
+        "may_drop": with_names and found.state != Task.State.DROPPED,
         "may_reopen": with_names and aside,
     }
     return render(request, "labeling/rating_task.html", context)
@@ -237,17 +240,30 @@ def task_state(request: Request, task_id: int) -> HttpResponse:
     found = _task(request, task_id)
     try:
         if request.POST.get("action") == "drop":
-            rating_task_drop(task=found, by=request.user)
+            task_drop(task=found, by=request.user)
             messages.success(request, "Dropped. Nobody gets this task any more.")
         else:
-            rating_task_reopen(task=found, by=request.user)
+            task_reopen(task=found, by=request.user)
             messages.success(request, "Put back.")
     except Conflict as error:
         messages.warning(request, error.message)
     return redirect("labeling:rating_task", request.project.slug, task_id)
 
 
-def _task(request: Request, task_id: int) -> RatingTask:
+@require_POST
+@project_page(STAFF)
+def pairs(request: Request) -> HttpResponse:
+    """Make pairs for datasets of what people graded and ranked."""
+    made = pairs_make(project=request.project, by=request.user)
+    messages.success(
+        request,
+        f"{made.n_created:,} pairs made and {made.n_changed:,} changed, from {made.n_tasks:,} "
+        f"finished tasks; on {made.n_undecided:,} pairs people do not agree.",
+    )
+    return redirect("labeling:rating_tasks", request.project.slug)
+
+
+def _task(request: Request, task_id: int) -> Task:
     try:
         return task_get(project=request.project, task=task_id)
     except Missing as error:
@@ -256,7 +272,7 @@ def _task(request: Request, task_id: int) -> RatingTask:
 
 def _task_row(result: TaskResult) -> dict[str, Any]:
     """A ranking's mean is ½ by definition and says nothing."""
-    ranking = result.task.kind == RatingTask.Kind.RANKING
+    ranking = result.task.kind == Task.Kind.RANK
     return {
         "task": result.task,
         "prompt": excerpt(result.task.prompt.messages),

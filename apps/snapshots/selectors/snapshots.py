@@ -227,7 +227,7 @@ def provenance(*, pairs: Sequence[int], votes: Sequence[int]) -> Provenance:
     sources: set[str] = set()
     languages: set[str] = set()
     for part in parts(pairs):
-        prompts = Prompt.objects.filter(comparisons__in=part)
+        prompts = Prompt.objects.filter(tasks__in=part)
         for licence, source, language in prompts.values_list(
             "licence", "source", "language"
         ).distinct():

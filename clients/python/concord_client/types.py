@@ -109,9 +109,11 @@ class Nothing(Answered):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Next(Answered):
-    """Either a pair or the reason why there is none."""
+    """Either a pair or the reason why there is none. `task`: one of another kind, as the API gives
+    it, where `kinds` asked for those."""
 
     pair: Pair | None = field(metadata={"read": Pair.read}, default=None)
+    task: dict[str, Any] | None = None
     nothing: Nothing | None = field(metadata={"read": Nothing.read}, default=None)
 
 

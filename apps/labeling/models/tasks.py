@@ -1,14 +1,19 @@
-"""Two responses to a prompt, and the slots to vote on them.
+"""What people judge: a prompt with its responses, and the slots to answer it.
+
+A task is of a kind: a pair to compare, answers to grade, answers to rank. What holds for all of
+them (leases, skips, places, caps) reads `Task`; what only pairs have reads `Comparison`, and in SQL
+the view `labeling_comparison`, which has the pairs alone. A view cannot be locked row by row
+through a join: statements that lock name `labeling_task`.
 
 Races are settled here, by constraints: a slot belongs to one annotator, an annotator meets a
-comparison once (but for hidden repeats), a slot has one current vote. That a comparison has no more
-places for votes than its overlap is a trigger (migration 0004).
+task once (but for hidden repeats), a slot has one current answer. That a task has no more places
+for answers than its overlap is a trigger (migration 0012).
 
 Foreign keys have no index of their own where the first column of another one serves: imports write
 tens of thousands of these rows.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -124,8 +129,21 @@ class DecideBy(models.TextChoices):
 NOBODY_LEFT = "nobody is left to vote on it"
 
 
-class Comparison(Stamped):
-    """Two responses to one prompt, in a canonical order that no annotator sees."""
+MOST_RESPONSES = 9  # one digit key for each
+MOST_POINTS = 11  # of a scale, such as 0 to 10
+
+
+class Task(Stamped):
+    """One question about the responses to one prompt, in a stored order that no annotator sees.
+
+    Of a pair: `response_a`, `response_b` and `gold`. Of the other kinds: `items`, the scale from
+    `low` to `high` (of a ranking the ranks, 1 is best) and `gold_values`.
+    """
+
+    class Kind(models.TextChoices):
+        PAIR = "pair", _("pair")
+        GRADE = "grade", _("grading")
+        RANK = "rank", _("ranking")
 
     class State(models.TextChoices):
         OPEN = "open", "open"
@@ -141,11 +159,18 @@ class Comparison(Stamped):
         PRACTICE = "practice", "practice"  # never in the queue
 
     project = models.ForeignKey(
-        Project, on_delete=models.CASCADE, related_name="comparisons", db_index=False
+        Project, on_delete=models.CASCADE, related_name="tasks", db_index=False
     )
-    prompt = models.ForeignKey(Prompt, on_delete=models.CASCADE, related_name="comparisons")
-    response_a = models.ForeignKey(Response, on_delete=models.PROTECT, related_name="+")
-    response_b = models.ForeignKey(Response, on_delete=models.PROTECT, related_name="+")
+    prompt = models.ForeignKey(Prompt, on_delete=models.CASCADE, related_name="tasks")
+    kind = models.CharField(
+        max_length=5, choices=Kind.choices, default=Kind.PAIR, db_default=Kind.PAIR
+    )
+    response_a = models.ForeignKey(
+        Response, null=True, blank=True, on_delete=models.PROTECT, related_name="+"
+    )
+    response_b = models.ForeignKey(
+        Response, null=True, blank=True, on_delete=models.PROTECT, related_name="+"
+    )
     external_id = models.CharField(max_length=120, blank=True)
     batch = models.CharField(max_length=80, blank=True, help_text="the import or run it came with")
     state = models.CharField(max_length=9, choices=State.choices, default=State.OPEN)
@@ -156,6 +181,13 @@ class Comparison(Stamped):
     )
     overlap = models.PositiveSmallIntegerField(default=3)
     gold = models.CharField(max_length=8, blank=True, choices=Choice.choices)
+    gold_values = ArrayField(
+        models.SmallIntegerField(),
+        default=list,
+        db_default=[],
+        blank=True,
+        help_text="the right grades or ranks, by the stored places of the responses",
+    )
     gold_explanation = models.TextField(
         blank=True, default="", db_default="", help_text="why, for whoever is learning"
     )
@@ -173,20 +205,43 @@ class Comparison(Stamped):
         db_default="",
         help_text="what may upset whoever reads it; the label screen covers it until it is opened",
     )
-    n_votes = models.PositiveIntegerField(default=0, help_text="current votes, kept by vote_cast")
+    n_votes = models.PositiveIntegerField(default=0, help_text="current answers")
     metadata = models.JSONField(
         null=True, blank=True, help_text="the row's own columns; null: only the prompt's are known"
     )
+    low = models.SmallIntegerField(
+        null=True, blank=True, help_text="the lowest grade; the best rank"
+    )
+    high = models.SmallIntegerField(null=True, blank=True)
+    low_label = models.CharField(max_length=40, blank=True, default="", db_default="")
+    high_label = models.CharField(max_length=40, blank=True, default="", db_default="")
 
     class Meta:
         constraints = [
+            models.CheckConstraint(
+                condition=Q(kind="pair", response_a__isnull=False, response_b__isnull=False)
+                & Q(low__isnull=True, high__isnull=True)
+                | Q(kind__in=["grade", "rank"], response_a__isnull=True, response_b__isnull=True)
+                & Q(low__isnull=False, high__isnull=False, gold=""),
+                name="task_of_its_kind",
+            ),
+            models.CheckConstraint(
+                condition=Q(kind="pair")
+                | Q(high__gte=F("low")) & Q(high__lt=F("low") + MOST_POINTS),
+                name="task_scale_in_order",
+            ),
             models.CheckConstraint(
                 condition=~Q(response_a=F("response_b")), name="comparison_of_two_responses"
             ),
             models.UniqueConstraint(
                 fields=["project", "external_id"],
-                condition=~Q(external_id=""),
+                condition=~Q(external_id="") & Q(kind="pair"),
                 name="comparison_external_id_once",
+            ),
+            models.UniqueConstraint(
+                fields=["project", "external_id"],
+                condition=~Q(external_id="") & ~Q(kind="pair"),
+                name="task_external_id_once",
             ),
         ]
         indexes = [
@@ -200,6 +255,7 @@ class Comparison(Stamped):
                 condition=Q(stratum__in=["gold", "practice"]),
                 name="comparison_controls",
             ),
+            models.Index(fields=["project", "id"], condition=~Q(kind="pair"), name="task_no_pair"),
         ]
 
     @property
@@ -208,11 +264,55 @@ class Comparison(Stamped):
         return self.prompt.metadata if self.metadata is None else self.metadata
 
     def __str__(self) -> str:
+        return f"task {self.pk}"
+
+
+class ComparisonManager(models.Manager["Comparison"]):
+    def get_queryset(self) -> models.QuerySet["Comparison"]:
+        return super().get_queryset().filter(kind=Task.Kind.PAIR)
+
+
+class Comparison(Task):
+    """A task of the kind pair: two responses to one prompt."""
+
+    objects = ComparisonManager()
+
+    if TYPE_CHECKING:  # a constraint says that a pair has both
+        response_a: Response
+        response_b: Response
+        response_a_id: int
+        response_b_id: int
+
+    class Meta:
+        proxy = True
+
+    def __str__(self) -> str:
         return f"comparison {self.pk}"
 
 
+class TaskItem(models.Model):
+    """A response of a task that is no pair, in its stored place, 1 to K."""
+
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="items")
+    position = models.PositiveSmallIntegerField()
+    response = models.ForeignKey(Response, on_delete=models.PROTECT, related_name="+")
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["task", "position"], name="task_item_position_once"),
+            models.UniqueConstraint(fields=["task", "response"], name="task_item_response_once"),
+            models.CheckConstraint(
+                condition=Q(position__gte=1) & Q(position__lte=MOST_RESPONSES),
+                name="task_item_at_most_nine",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"response {self.position} of task {self.task_id}"
+
+
 class Slot(models.Model):
-    """The right to cast one vote on one comparison.
+    """The right to answer one task once.
 
     A slot carries its project and its place in the queue, so that handing out the next one reads
     one index and locks one row (`FOR UPDATE SKIP LOCKED`).
@@ -235,9 +335,7 @@ class Slot(models.Model):
         WITHDRAWN = "withdrawn", "withdrawn"
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+", db_index=False)
-    comparison = models.ForeignKey(
-        Comparison, on_delete=models.CASCADE, related_name="slots", db_index=False
-    )
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="slots", db_index=False)
     position = models.PositiveSmallIntegerField()
     kind = models.CharField(max_length=8, choices=Kind.choices, default=Kind.REGULAR)
     state = models.CharField(max_length=9, choices=State.choices, default=State.FREE)
@@ -249,13 +347,13 @@ class Slot(models.Model):
     topic = models.CharField(max_length=200, blank=True, default="", db_default="")
     language = models.CharField(max_length=12, blank=True, default="", db_default="")
     measures = models.ForeignKey(
-        "Vote",
+        "Answer",
         db_index=False,
         null=True,
         blank=True,
         on_delete=models.PROTECT,
         related_name="measured_by",
-        help_text="the vote that a hidden repeat or an audit re-vote is compared with",
+        help_text="the answer that a hidden repeat or an audit is compared with",
     )
     leased_until = models.DateTimeField(null=True, blank=True)
     leased_at = models.DateTimeField(null=True, blank=True)
@@ -263,19 +361,26 @@ class Slot(models.Model):
         max_length=1,
         blank=True,
         choices=[("a", "A"), ("b", "B")],
-        help_text="which response is shown left; drawn once per annotator and comparison",
+        help_text="which response of a pair is shown left; drawn once per annotator and task",
+    )
+    shown = ArrayField(
+        models.PositiveSmallIntegerField(),
+        default=list,
+        db_default=[],
+        blank=True,
+        help_text="places of the responses as they are shown, where it is no pair; drawn likewise",
     )
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["comparison", "position"], name="slot_position_once"),
+            models.UniqueConstraint(fields=["task", "position"], name="slot_position_once"),
             models.UniqueConstraint(
-                fields=["comparison", "annotator"],
+                fields=["task", "annotator"],
                 condition=Q(annotator__isnull=False) & ~Q(kind__in=["repeat", "former"]),
-                name="slot_annotator_meets_comparison_once",
+                name="slot_annotator_meets_task_once",
             ),
             models.UniqueConstraint(
-                fields=["comparison", "annotator"],
+                fields=["task", "annotator"],
                 condition=Q(annotator__isnull=False) & Q(kind="repeat"),
                 name="slot_repeated_once",
             ),
@@ -334,25 +439,23 @@ class Slot(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"slot {self.position} of comparison {self.comparison_id}"
+        return f"slot {self.position} of task {self.task_id}"
 
 
 class Skip(models.Model):
-    """An annotator passed on a comparison; it goes to others."""
+    """An annotator passed on a task; it goes to others."""
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
-    comparison = models.ForeignKey(Comparison, on_delete=models.CASCADE, related_name="skips")
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="skips")
     annotator = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
     reason = models.CharField(max_length=300, blank=True)
     at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
-        constraints = [
-            models.UniqueConstraint(fields=["comparison", "annotator"], name="skip_once")
-        ]
+        constraints = [models.UniqueConstraint(fields=["task", "annotator"], name="skip_once")]
 
     def __str__(self) -> str:
-        return f"skip of {self.comparison_id}"
+        return f"skip of {self.task_id}"
 
 
 # What `apps.agreement` has learned of a project's voters, for deciding in a vote's transaction.

@@ -1,4 +1,4 @@
-"""Bringing rating tasks in: all rows or none, each once, on the project's own prompts."""
+"""Bringing in tasks with several responses (grading, ranking): all rows or none, each once."""
 
 import hashlib
 import json
@@ -25,24 +25,27 @@ from pydantic import (
 from apps.accounts.models import Project
 from apps.common.models import longest
 from apps.common.transactions import WORTH_IT, plans_renew
+from apps.labeling.blindness import self_naming
 from apps.labeling.models import (
     MOST_POINTS,
     MOST_RESPONSES,
     LabelingSettings,
     Prompt,
-    RatingItem,
-    RatingSlot,
-    RatingTask,
     Response,
+    Slot,
+    Task,
+    TaskItem,
 )
-from apps.labeling.services.loading import ids_next, rows_copy
+from apps.labeling.personal_data import personal_data
+from apps.labeling.services.import_checks import Scans
+from apps.labeling.services.kinds import KINDS, OLD_NAMES
+from apps.labeling.services.loading import ids_next, rows_copy, slots_make
 from apps.labeling.services.projects import labeling_set_up
-from apps.labeling.services.ratings.leasing import RatingsReport
 from apps.labeling.services.results import RowProblem, RowsRefused
 from apps.labeling.texts import Messages, fingerprint, loose_key, messages_from, plain
 from measures.phrases import Phrases
 
-# Rows of rating tasks as they are given, checked one by one; each error names row and field.
+# Rows of tasks as they are given, checked one by one; each error names row and field.
 
 MOST_OVERLAP = 50
 DEFAULT_SCALE = (1, 7)
@@ -85,8 +88,8 @@ class ScaleRow(_Strict):
 
     min: int = DEFAULT_SCALE[0]
     max: int = DEFAULT_SCALE[1]
-    min_label: Annotated[str, _of(RatingTask, "low_label"), _NO_NUL] = ""
-    max_label: Annotated[str, _of(RatingTask, "high_label"), _NO_NUL] = ""
+    min_label: Annotated[str, _of(Task, "low_label"), _NO_NUL] = ""
+    max_label: Annotated[str, _of(Task, "high_label"), _NO_NUL] = ""
 
     @model_validator(mode="after")
     def _in_order(self) -> "ScaleRow":
@@ -102,7 +105,7 @@ def _answer(given: Any) -> Any:
     return {"text": given} if isinstance(given, str | list) else given
 
 
-class RatingResponseRow(_Strict):
+class ResponseGiven(_Strict):
     text: Annotated[Any, BeforeValidator(lambda given: messages_from(given, role="assistant"))]
     model: Annotated[str, _of(Response, "origin_ref"), _NO_NUL] = ""
 
@@ -120,15 +123,15 @@ class RatingResponseRow(_Strict):
 
 
 class TaskFields(_Strict):
-    """The fields of a row; `docs/ratings.md` says what each means."""
+    """The fields of a row; `docs/labeling.md` says what each means."""
 
     prompt: Annotated[Any, BeforeValidator(lambda given: messages_from(given, role="user"))]
-    responses: list[Annotated[RatingResponseRow, BeforeValidator(_answer)]] = Field(
+    responses: list[Annotated[ResponseGiven, BeforeValidator(_answer)]] = Field(
         min_length=1, max_length=MOST_RESPONSES
     )
-    kind: Literal["graded", "ranking"] = "graded"
+    kind: Literal["grade", "rank", "graded", "ranking"] = "grade"
     scale: ScaleRow = ScaleRow()
-    id: Annotated[str, _of(RatingTask, "external_id"), _NO_NUL, BeforeValidator(_as_text)] = ""
+    id: Annotated[str, _of(Task, "external_id"), _NO_NUL, BeforeValidator(_as_text)] = ""
     group: Annotated[str, _of(Prompt, "group_key"), _NO_NUL] = ""
     topic: Annotated[str, _of(Prompt, "topic"), _NO_NUL] = ""
     language: Annotated[str, _of(Prompt, "language"), _NO_NUL] = ""
@@ -136,10 +139,22 @@ class TaskFields(_Strict):
     licence: Annotated[str, _of(Prompt, "licence"), _NO_NUL] = ""
     overlap: int | None = Field(None, ge=1, le=MOST_OVERLAP)
     priority: FiniteFloat = 0.0
+    gold: list[int] = Field(default=[], max_length=MOST_RESPONSES)
+    explanation: Annotated[str, StringConstraints(max_length=4000), _NO_NUL] = ""
+    warning: Annotated[str, _of(Task, "warning"), _NO_NUL] = ""
+    stratum: Literal["random", "priority", "gold", ""] = ""
+
+    @property
+    def is_ranking(self) -> bool:
+        return self.kind in ("rank", "ranking")
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        return (1, len(self.responses)) if self.is_ranking else (self.scale.min, self.scale.max)
 
     @model_validator(mode="after")
     def _can_be_asked(self) -> "TaskFields":
-        if self.kind == RatingTask.Kind.RANKING:
+        if self.is_ranking:
             if len(self.responses) < 2:
                 raise ValueError("responses: a ranking needs at least two")
             if "scale" in self.model_fields_set:
@@ -149,6 +164,13 @@ class TaskFields(_Strict):
             first = texts.setdefault(answer.text_hash, number)
             if first != number:
                 raise ValueError(f"responses: number {number} is the same text as number {first}")
+        low, high = self.bounds
+        if self.gold and len(self.gold) != len(self.responses):
+            raise ValueError("gold: one value for each response is expected")
+        if bad := [value for value in self.gold if not low <= value <= high]:
+            raise ValueError(f"gold: {bad[0]} is not between {low} and {high}")
+        if self.stratum == "gold" and not self.gold:
+            raise ValueError("gold: is missing; a row of stratum gold needs the right answer")
         return self
 
 
@@ -171,16 +193,29 @@ class TaskRow:
     @property
     def scale(self) -> tuple[int, int, str, str]:
         """(low, high, their labels); a ranking runs from 1, the best, to the last."""
-        if self.given.kind == RatingTask.Kind.RANKING:
-            return (1, len(self.given.responses), "best", "worst")
+        if self.given.is_ranking:
+            return (*self.given.bounds, "best", "worst")
         scale = self.given.scale
-        return (scale.min, scale.max, scale.min_label, scale.max_label)
+        return (*self.given.bounds, scale.min_label, scale.max_label)
+
+    @property
+    def kind(self) -> str:
+        return OLD_NAMES.get(self.given.kind, self.given.kind)
+
+    @property
+    def stratum(self) -> str:
+        priority = "priority" if self.given.priority > 0 else "random"
+        return self.given.stratum or ("gold" if self.given.gold else priority)
+
+    @property
+    def gold(self) -> list[int]:
+        return KINDS[self.kind].canonical(self.given.gold) if self.given.gold else []
 
     @cached_property
     def question(self) -> tuple[Any, ...]:
         """What makes two rows the same task: prompt, kind, scale and the set of responses."""
         answers = sorted(answer.text_hash for answer in self.given.responses)
-        return (self.prompt_hash, self.given.kind, *self.scale[:2], *answers)
+        return (self.prompt_hash, self.kind, *self.scale[:2], *answers)
 
     def shuffle(self, project: str) -> float:
         """A draw in [0, 1) that depends on the row only, not on the file's order."""
@@ -227,14 +262,43 @@ _PART = 2000  # rows of one statement
 _ResponseKey = tuple[int, str, str, str]  # prompt id, text hash, origin, origin_ref
 
 
+@dataclass(frozen=True, slots=True)
+class TasksReport:
+    """What an import of tasks did, in numbers of rows unless said otherwise."""
+
+    n_rows: int
+    n_created: int
+    n_unchanged: int
+    n_prompts: int
+    n_responses: int
+    n_slots: int
+    n_review: int = 0
+    warnings: tuple[RowProblem, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        names = [name for name in self.__dataclass_fields__ if name != "warnings"]
+        listed = self.warnings[: RowsRefused.MOST_LISTED]
+        return {name: getattr(self, name) for name in names} | {
+            "warnings": [one.as_dict() for one in listed]
+        }
+
+
 @transaction.atomic
-def ratings_import(*, project: Project, rows: Iterable[Mapping[str, Any]]) -> RatingsReport:
-    """Import rating tasks with their prompts, responses and slots, in one transaction.
+def tasks_import(
+    *,
+    project: Project,
+    rows: Iterable[Mapping[str, Any]],
+    batch: str = "",
+    scans: Scans | None = None,
+    dry_run: bool = False,
+) -> TasksReport:
+    """Import tasks with their prompts, responses and slots, in one transaction.
 
     Row fields: prompt and responses (texts, lists of messages, or objects with text and model; up
-    to nine; required); kind (graded, ranking); scale (min, max, min_label, max_label; graded only);
-    id (unique in the project), group, topic, language, source, licence, overlap, priority. An
-    unknown field is an error. A task with a constraint phrase of the project goes to review.
+    to nine; required); kind (grade, rank); scale (min, max, min_label, max_label; grade only); gold
+    (the right values, in the order of the responses), explanation; id (unique in the project),
+    group, topic, language, source, licence, overlap, priority, warning. An unknown field is an
+    error. A task with a constraint phrase of the project goes to review.
 
     Importing a row again changes nothing: by its id, else by its prompt, kind and responses. A
     known id with another prompt, scale or other responses is an error. Raises `RowsRefused`, which
@@ -248,20 +312,41 @@ def ratings_import(*, project: Project, rows: Iterable[Mapping[str, Any]]) -> Ra
     problems += known_otherwise
     if problems:
         raise RowsRefused(sorted(problems, key=lambda p: p.row), n_rows=n_rows)
-    with connection.cursor() as cursor:
-        prompts, n_prompts = _prompts_store(cursor, project, fresh)
-        responses, n_responses = _responses_store(cursor, prompts, fresh)
-        slots = _tasks_store(cursor, project, settings, fresh, prompts, responses)
-    if len(fresh) >= WORTH_IT:
-        plans_renew(RatingTask, RatingSlot, by_key=(Prompt, Response, RatingItem))
-    return RatingsReport(
+    warnings = tuple(found for row in fresh for found in _warnings(row, scans or Scans()))
+    reasons = [_review_reason(row, Phrases(settings.constraint_phrases)) for row in fresh]
+    n_prompts = n_responses = n_slots = 0
+    if not dry_run:
+        with connection.cursor() as cursor:
+            prompts, n_prompts = _prompts_store(cursor, project, fresh)
+            responses, n_responses = _responses_store(cursor, prompts, fresh)
+            write = _Write(cursor, project, settings, batch, prompts, responses)
+            n_slots = write.tasks(fresh, reasons)
+        if len(fresh) >= WORTH_IT:
+            plans_renew(Task, Slot, by_key=(Prompt, Response, TaskItem))
+    return TasksReport(
         n_rows=n_rows,
         n_created=len(fresh),
         n_unchanged=n_rows - len(fresh),
         n_prompts=n_prompts,
         n_responses=n_responses,
-        n_slots=slots,
+        n_slots=n_slots,
+        n_review=sum(map(bool, reasons)),
+        warnings=warnings,
     )
+
+
+def _warnings(row: TaskRow, scans: Scans) -> Iterator[RowProblem]:
+    """What looks like personal data, and answers that name their model."""
+    texts = [("prompt", row.given.prompt, "")]
+    for number, answer in enumerate(row.given.responses, start=1):
+        texts.append((f"responses.{number}", answer.messages, answer.model))
+    for name, messages, model in texts:
+        text = plain(messages)
+        if name != "prompt" and scans.model_names and (words := self_naming(text, model)):
+            yield RowProblem(row.row, name, f"names its model: “{words[:80]}”", "model_name")
+        if scans.personal:
+            for found in personal_data(text):
+                yield RowProblem(row.row, name, found.words, "personal")
 
 
 def _unknown_only(project: Project, rows: list[TaskRow]) -> tuple[list[TaskRow], list[RowProblem]]:
@@ -287,7 +372,9 @@ def _known(
     """(question by id, all questions) of the stored tasks that these rows could repeat."""
     by_id: dict[str, tuple[Any, ...]] = {}
     questions: set[tuple[Any, ...]] = set()
-    mine = RatingTask.objects.filter(project=project).select_related("prompt")
+    mine = (
+        Task.objects.filter(project=project).exclude(kind=Task.Kind.PAIR).select_related("prompt")
+    )
     for part in _parts(rows):
         same_prompt = mine.filter(prompt__text_hash__in={row.prompt_hash for row in part})
         same_id = mine.filter(external_id__in={row.given.id for row in part} - {""})
@@ -363,74 +450,59 @@ def _responses_store(
     return stored | dict(zip(new, ids, strict=True)), len(new)
 
 
-def _tasks_store(
-    cursor: CursorWrapper,
-    project: Project,
-    settings: LabelingSettings,
-    rows: list[TaskRow],
-    prompts: dict[str, int],
-    responses: dict[_ResponseKey, int],
-) -> int:
-    """Write the tasks with their items and slots; returns the number of free slots."""
-    phrases = Phrases(settings.constraint_phrases)
-    reasons = [_review_reason(row, phrases) for row in rows]
-    overlaps = [row.given.overlap or settings.overlap for row in rows]
-    ids = ids_next(cursor, RatingTask, len(rows))
-    rows_copy(
-        cursor,
-        RatingTask,
-        "id project_id prompt_id kind external_id state low high low_label high_label overlap"
-        " priority n_ratings review_reason",
-        (
+@dataclass(frozen=True, slots=True)
+class _Write:
+    """The rows of one import on their way into the tables."""
+
+    cursor: CursorWrapper
+    project: Project
+    settings: LabelingSettings
+    batch: str
+    prompts: dict[str, int]
+    responses: dict[_ResponseKey, int]
+
+    def tasks(self, rows: list[TaskRow], reasons: list[str]) -> int:
+        """Write the tasks with their items and slots; returns the number of free slots."""
+        ids = ids_next(self.cursor, Task, len(rows))
+        rows_copy(
+            self.cursor,
+            Task,
+            "id project_id prompt_id kind external_id batch state stratum priority shuffle overlap"
+            " gold gold_values gold_explanation review_reason warning n_votes low high low_label"
+            " high_label",
+            (self._columns(*one) for one in zip(ids, rows, reasons, strict=True)),
+        )
+        rows_copy(
+            self.cursor,
+            TaskItem,
+            "task_id position response_id",
             (
-                key,
-                project.pk,
-                prompts[row.prompt_hash],
-                row.given.kind,
-                row.given.id,
-                (RatingTask.State.REVIEW if reason else RatingTask.State.OPEN).value,
-                *row.scale,
-                overlap,
-                row.given.priority,
-                0,
-                reason[:300],
-            )
-            for key, row, reason, overlap in zip(ids, rows, reasons, overlaps, strict=True)
-        ),
-    )
-    rows_copy(
-        cursor,
-        RatingItem,
-        "task_id position response_id",
-        (
-            (key, position, responses[_key(prompts[row.prompt_hash], answer)])
+                (key, position, self.responses[_key(self.prompts[row.prompt_hash], answer)])
+                for key, row in zip(ids, rows, strict=True)
+                for position, answer in enumerate(row.given.responses, start=1)
+            ),
+            stamped=False,
+        )
+        # Gold is dealt out to everybody in a share of its own, where the project has one.
+        dealt = bool(self.settings.gold_share)
+        queued = [
+            key
             for key, row in zip(ids, rows, strict=True)
-            for position, answer in enumerate(row.given.responses, start=1)
-        ),
-        stamped=False,
-    )
-    rows_copy(
-        cursor,
-        RatingSlot,
-        "project_id task_id position state priority shuffle topic language shown",
-        (
-            (
-                project.pk,
-                key,
-                position,
-                (RatingSlot.State.WITHDRAWN if reason else RatingSlot.State.FREE).value,
-                row.given.priority,
-                row.shuffle(project.pk),
-                row.given.topic,
-                row.given.language,
-                [],
-            )
-            for key, row, reason, overlap in zip(ids, rows, reasons, overlaps, strict=True)
-            for position in range(1, overlap + 1)
-        ),
-        stamped=False,
-    )
-    return sum(n for n, reason in zip(overlaps, reasons, strict=True) if not reason)
+            if not (dealt and row.stratum == Task.Stratum.GOLD)
+        ]
+        return slots_make(self.cursor, queued)
+
+    def _columns(self, key: int, row: TaskRow, reason: str) -> tuple[Any, ...]:
+        given = row.given
+        return (
+            *(key, self.project.pk, self.prompts[row.prompt_hash], row.kind, given.id),
+            self.batch[:80],
+            (Task.State.REVIEW if reason else Task.State.OPEN).value,
+            *(row.stratum, given.priority, row.shuffle(self.project.pk)),
+            given.overlap or self.settings.overlap,
+            *("", row.gold, given.explanation, reason[:300], given.warning, 0),
+            *row.scale,
+        )
 
 
 def _review_reason(row: TaskRow, phrases: Phrases) -> str:
@@ -440,7 +512,7 @@ def _review_reason(row: TaskRow, phrases: Phrases) -> str:
     return ""
 
 
-def _key(prompt: int, answer: RatingResponseRow) -> _ResponseKey:
+def _key(prompt: int, answer: ResponseGiven) -> _ResponseKey:
     return (prompt, answer.text_hash, answer.origin, answer.model)
 
 
