@@ -291,9 +291,8 @@ class Overview:
     own: Own | None
     engineering: Engineering | None
     events: Sequence[AuditLine]
-    invited: int = (
-        0  # invitations that nobody has taken yet; for admins of a project without people
-    )
+    # Invitations that nobody has taken yet; for admins of a project without people.
+    invited: int = 0
 
 
 def overview_of(membership: Membership) -> Overview:

@@ -41,7 +41,9 @@ def overview(request: Request) -> HttpResponse:
 def progress(request: Request) -> HttpResponse:
     """How one does oneself: pace, agreement, practice, and gold pairs where the project says so."""
     found = screens.results_of(request.membership)
-    page = Paginator(found.gold or (), PER_PAGE).get_page(request.GET.get("page"))
+    page = Paginator(() if found.gold is None else found.gold, PER_PAGE).get_page(
+        request.GET.get("page")
+    )
     page.object_list = [screens.gold_shown(vote) for vote in page.object_list]
     context = {
         "own": found.own,

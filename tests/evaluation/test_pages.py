@@ -11,6 +11,7 @@ from pytest_django.fixtures import Settings
 from apps.accounts.models import Project, User
 from apps.evaluation.lines import LINES
 from apps.training.models import Artifact, Run
+from measures.trust.findings import LINES as MEASURED
 from tests.evaluation.assessed import (
     HOSTILE,
     all_green,
@@ -53,6 +54,10 @@ def page(emil: User, signed_in):
 def verdict_of(text: str, line: str) -> str:
     part = text.split(f'id="{line}">')[1].split("</summary>")[0]
     return re.search(r"(Bad|OK|Unknown)</span>", part).group(1)
+
+
+def test_every_line_that_is_measured_has_its_words_in_the_same_order():
+    assert tuple(LINES) == MEASURED
 
 
 def test_a_model_nobody_assessed_shows_every_line_as_not_measured_and_what_to_do(model, page):

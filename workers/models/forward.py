@@ -168,8 +168,9 @@ def sees_every_position(config: PretrainedConfig) -> bool:
 
 def can_pack(model: PreTrainedModel) -> bool:
     """Whether `model` reads rows laid end to end as it reads each alone, and gains by it. Found out
-    once per model, by two short rows; from then on it attends by rows where rows are named."""
-    if not attends_by_sdpa(model):
+    once per model, by two short rows; from then on it attends by rows where rows are named. A model
+    that something else wraps (DeepSpeed's engine) keeps rectangles."""
+    if not isinstance(model, PreTrainedModel | PeftModel) or not attends_by_sdpa(model):
         return False
     if model not in _packs:
         fits = model.device.type == "cpu" and sees_every_position(model.config)

@@ -222,9 +222,15 @@ def _memory(data: Mapping[str, Any], kind: str) -> Memory:
     )
 
 
+# A room of more than so many peaks is not drawn: the bars would be slivers beside it.
+_NEAR = 4
+
+
 def _phases(
     phases: Sequence[tuple[str, str, int]], peak: str, room: Mapping[str, Any] | None
 ) -> Part:
+    has = float(_whole(room["bytes"])) if room else 0.0
+    near = 0 < has <= _NEAR * max((size for *_, size in phases), default=0)
     return part_of(
         Bars(
             title="",
@@ -233,8 +239,8 @@ def _phases(
                 for title, phase, size in phases
             ),
             said=tuple(filesize(size) for _, _, size in phases),
-            reference=float(_whole(room["bytes"])) if room else None,
-            reference_label=f"what {room['name']} has" if room else "",
+            reference=has if near else None,
+            reference_label=f"what {room['name']} has" if room and near else "",
         )
     )
 
