@@ -23,7 +23,7 @@ def project() -> Project:
     said = [{"role": "user", "content": "Which one convinces more?"}]
     Prompt.objects.update(messages=said)
     Response.objects.update(messages=[{"role": "assistant", "content": "Because it is so."}])
-    Prompt.objects.filter(comparisons__in=made[:15]).update(topic="a rather long name of a topic")
+    Prompt.objects.filter(tasks__in=made[:15]).update(topic="a rather long name of a topic")
     report_refresh(project=project)
     return project
 

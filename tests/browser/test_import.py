@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from apps.labeling.services.ratings import ratings_import
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from apps.accounts.models import Project, Role
 from apps.labeling import dispatch, services
-from apps.labeling.models import Comparison, ImportJob, Rating, RatingSlot, RatingTask
+from apps.labeling.models import Answer, Comparison, ImportJob, LabelingSettings, Slot, Task
+from apps.labeling.services.task_rows import tasks_import
 from tests.labeling.pairs import rate
 from tests.people import person_make
 
@@ -155,9 +155,10 @@ def project() -> Project:
     ada = person_make("Ada", project, Role.ADMIN)
     person_make("Ana", project, Role.ANNOTATOR)
     services.labeling_set_up(project=project, by=ada)
+    LabelingSettings.objects.update(random_share=0.0001)
     question = "Should plastic water bottles be banned? Weigh cost, waste and safety."
     scale = {"min": 1, "max": 7, "min_label": "useless", "max_label": "could not be better"}
-    ratings_import(
+    tasks_import(
         project=project,
         rows=[
             {
@@ -199,7 +200,7 @@ def test_ana_grades_and_ranks_by_keyboard_alone_and_changes_her_mind(
     shot(page, "desktop-done")
     page.keyboard.press("Enter")
     expect(page.locator("#pair-title")).to_have_text("Rank 3 answers")
-    first = Rating.objects.get()
+    first = Answer.objects.get()
     assert [first.values[place - 1] for place in first.shown] == [6, 2, 5, 3]
 
     for key in "2", "1", "ArrowLeft":  # the arrow moves on within the third answer: 3
@@ -208,7 +209,7 @@ def test_ana_grades_and_ranks_by_keyboard_alone_and_changes_her_mind(
     shot(page, "desktop-ranking")
     page.keyboard.press("Enter")
     expect(page.locator('[data-nothing="yours_done"]')).to_be_visible()
-    second = Rating.objects.exclude(pk=first.pk).get()
+    second = Answer.objects.exclude(pk=first.pk).get()
     assert [second.values[place - 1] for place in second.shown] == [2, 1, 3]
     shot(page, "desktop-nothing")
 
@@ -219,7 +220,7 @@ def test_ana_grades_and_ranks_by_keyboard_alone_and_changes_her_mind(
     page.locator("[data-card=B] [data-key='7']").check()
     page.keyboard.press("Enter")
     expect(page.locator(".messages .success")).to_be_visible()
-    changed = Rating.objects.get(supersedes=first)
+    changed = Answer.objects.get(supersedes=first)
     assert [changed.values[place - 1] for place in changed.shown] == [6, 7, 5, 3]
 
 
@@ -244,10 +245,10 @@ def test_on_a_phone_a_finger_rates_without_dragging_and_nothing_is_cut_off(
     shot(page, "phone-skip")
     page.get_by_role("button", name="Not my subject").tap()
     expect(page.locator('[data-nothing="yours_done"]')).to_be_visible()
-    stored = Rating.objects.get()
+    stored = Answer.objects.get()
     assert [stored.values[place - 1] for place in stored.shown] == [3, 1, 7, 4]
     assert stored.active_ms is not None
-    assert RatingSlot.objects.filter(task__external_id="rank", state="free").count() == 2
+    assert Slot.objects.filter(task__external_id="rank", state="free").count() == 2
 
 
 def test_ada_reads_how_the_ratings_lie(live_server, open_page, sign_in, project: Project) -> None:
@@ -266,4 +267,4 @@ def test_ada_reads_how_the_ratings_lie(live_server, open_page, sign_in, project:
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.get_by_role("button", name="Drop").click()
     expect(page.get_by_role("button", name="Put back")).to_be_visible()
-    assert RatingTask.objects.get(external_id="grade").state == "dropped"
+    assert Task.objects.get(external_id="grade").state == "dropped"

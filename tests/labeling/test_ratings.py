@@ -318,7 +318,7 @@ def test_a_dropped_task_is_not_handed_on_when_its_lease_lapses(
 
 
 def test_readers_see_means_spread_and_who_would_win(project: Project, ana: User, ben: User) -> None:
-    graded, other = tasks_make(project, n=2, k=2)
+    graded, other = tasks_make(project, n=2, k=2, settings={"random_share": 0.0001})
     Slot.objects.filter(task=graded).update(priority=1)
     rate(project, ana, [2, 6])
     rate(project, ben, [4, 6])

@@ -25,6 +25,7 @@ def figures(project: Project, emil: User) -> dict[str, Any]:
     snapshot = freeze(project, emil, heldout_annotators=0.0)
     left_out = ("id", "created_at", "updated_at", "computed_at", "seconds")
     columns = {f.name: getattr(report, f.attname) for f in report._meta.concrete_fields}
+    columns["figures"] = {k: v for k, v in columns["figures"].items() if k != "seconds"}
     return {
         "report": {name: value for name, value in columns.items() if name not in left_out},
         "decisions": list(Decision.objects.order_by("pk").values()),
