@@ -14,6 +14,7 @@ from apps.accounts.models import DEFAULT_SCOPES, SCOPES, Project, Role, User
 from apps.accounts.reader import zones
 from apps.accounts.services import TOKEN_MAX_DAYS
 from apps.accounts.services.invitations import MAX_DAYS, addresses_read
+from apps.common import registry
 from apps.common.errors import DomainError
 
 _PASSWORD_HELP = _("At least ten characters; not a common one, and not like your name.")
@@ -140,6 +141,21 @@ class NewProjectForm(ProjectForm):
         super().__init__(*args, **kwargs)
         choices = [("", "Usual settings"), *((one.slug, f"As in {one.name}") for one in projects)]
         self.fields["copy_of"].choices = choices
+        for question in registry.project_questions():
+            asked = list(question.choices().items())
+            self.fields[question.name] = forms.ChoiceField(
+                label=question.label,
+                choices=asked,
+                initial=asked[0][0],
+                required=False,
+                widget=forms.RadioSelect,
+            )
+            self.fields[question.name].hide_optional = True
+
+    def answers(self) -> dict[str, str]:
+        """What was chosen otherwise than usual."""
+        asked = [question.name for question in registry.project_questions()]
+        return {n: self.cleaned_data[n] for n in asked if n in self.changed_data}
 
 
 class RoleForm(forms.Form):

@@ -123,6 +123,17 @@ class SetupStep:
     within: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class ProjectQuestion:
+    """Something that is asked where a project is made: one of `choices`, value to words, the first
+    unless another is chosen; `save` is told of it once the project is there."""
+
+    name: str
+    label: str | Promise
+    choices: Callable[[], Mapping[str, str]]
+    save: Callable[[Any, str], None]
+
+
 _nav: list[NavItem] = []
 _home: list[str] = []
 _overview: dict[str, str] = {}
@@ -133,6 +144,7 @@ _copies: list[Callable[[Any, Any], None]] = []
 _facts: list[Callable[[Collection[Any]], Mapping[str, Mapping[str, Any]]]] = []
 _start_lines: list[Callable[[], str]] = []
 _setup: dict[int, SetupStep] = {}
+_questions: dict[str, ProjectQuestion] = {}
 _health: dict[str, Callable[[], str | None]] = {}
 _remarks: dict[str, Callable[[], str | None]] = {}
 _vote_uses: list[Callable[[Collection[int]], Mapping[int, int]]] = []
@@ -269,6 +281,14 @@ def setup_step_add(step: SetupStep) -> None:
 
 def setup_steps() -> list[SetupStep]:
     return [step for _, step in sorted(_setup.items())]
+
+
+def project_question_add(question: ProjectQuestion) -> None:
+    _questions[question.name] = question
+
+
+def project_questions() -> list[ProjectQuestion]:
+    return list(_questions.values())
 
 
 def vote_uses_add(count: Callable[[Collection[int]], Mapping[int, int]]) -> None:

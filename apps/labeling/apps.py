@@ -8,6 +8,7 @@ from django.utils.translation import gettext_lazy as _
 
 from apps.common.registry import (
     NavItem,
+    ProjectQuestion,
     SetupStep,
     audit_subjects_add,
     last_export,
@@ -15,6 +16,7 @@ from apps.common.registry import (
     overview_set,
     project_copy_add,
     project_facts_add,
+    project_question_add,
     setup_step_add,
     translated,
     upload_add,
@@ -34,13 +36,13 @@ class LabelingConfig(AppConfig):
         from apps.labeling.models import ImportJob
         from apps.labeling.selectors.projects import (
             comparisons_named,
-            has_comparisons,
             has_guidelines,
             has_own_rule,
+            has_tasks,
             project_facts,
         )
         from apps.labeling.selectors.ratings import has_rating_tasks
-        from apps.labeling.services.projects import labeling_settings_copy
+        from apps.labeling.services.projects import labeling_settings_copy, task_kind_set
 
         for signal in (post_save, post_delete):
             signal.connect(
@@ -56,8 +58,11 @@ class LabelingConfig(AppConfig):
         last_export("results", "Results", _results)
         last_export("votes", "Votes", _votes)
         project_copy_add(labeling_settings_copy)
+        project_question_add(
+            ProjectQuestion("task_kind", _("What people do"), _task_kinds, task_kind_set)
+        )
         for step in (
-            SetupStep(10, _("File"), "labeling:imports", has_comparisons, ("labeling:import",)),
+            SetupStep(10, _("File"), "labeling:imports", has_tasks, ("labeling:import",)),
             SetupStep(
                 20,
                 _("Guidelines"),
@@ -149,6 +154,12 @@ class LabelingConfig(AppConfig):
             *(f"api:{name}" for name in ("next_pair", "slot_vote", "slot_skip", "vote_revise")),
             *(f"api:{name}" for name in ("task_next", "task_rate", "task_skip", "task_revise")),
         )
+
+
+def _task_kinds() -> dict[str, str]:
+    from apps.labeling.forms.settings import TASK_KINDS
+
+    return TASK_KINDS
 
 
 def _member_changed(instance: Any, **_given: Any) -> None:

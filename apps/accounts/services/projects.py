@@ -1,5 +1,6 @@
 """Projects: made, described, archived, deleted."""
 
+from collections.abc import Mapping
 from functools import cache
 
 from django.apps import apps
@@ -24,10 +25,11 @@ def project_create(
     slug: str = "",
     description: str = "",
     copy_of: Project | None = None,
+    answers: Mapping[str, str] | None = None,
     first_steps: bool = False,
 ) -> Project:
-    """A new project whose first admin is `by`, with the settings of `copy_of`; its pages lead
-    through the first steps where that is wanted."""
+    """A new project whose first admin is `by`, with the settings of `copy_of` and the answers to
+    `registry.project_questions`; its pages lead through the first steps where that is wanted."""
     if not may_create_projects(by):
         raise Refused("Only people who administer a project already may create another.")
     name = name.strip()
@@ -50,7 +52,16 @@ def project_create(
     Membership.objects.create(project=project, user=by, role=Role.ADMIN)
     if copy_of is not None:
         registry.project_settings_copy(copy_of, project)
-    audit_record(action="project.created", actor=by, project=project, subject=project.slug)
+    for question in registry.project_questions():
+        if answers and question.name in answers:
+            question.save(project, answers[question.name])
+    audit_record(
+        action="project.created",
+        actor=by,
+        project=project,
+        subject=project.slug,
+        details=dict(answers or {}),
+    )
     return project
 
 

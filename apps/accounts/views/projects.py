@@ -54,6 +54,7 @@ def project_new(request: Request) -> HttpResponse:
                 name=data["name"],
                 description=data["description"],
                 copy_of=next((one for one in known if one.slug == data["copy_of"]), None),
+                answers=form.answers(),
                 first_steps=True,
                 by=request.user,
             )

@@ -55,7 +55,11 @@ class ImportSettingsIn(Schema):
     delimiter: str | None = None
     mapping: dict[str, str] | None = Field(None, description="field to column; '' for none")
     constants: dict[str, str] | None = Field(None, description="field to the value of every row")
-    pairing: str | None = None
+    pairing: str | None = Field(None, description="of N answers: pairs, or rank or grade together")
+    grade_low: int | None = None
+    grade_high: int | None = None
+    grade_low_label: str | None = None
+    grade_high_label: str | None = None
     preference: bool | None = None
     votes: bool | None = None
     rest: str | None = None

@@ -9,7 +9,14 @@ from ninja import Field, Path, Query, Router, Schema, Status
 from apps.accounts.api_auth import needs
 from apps.accounts.permissions import READERS, STAFF, project_for
 from apps.common.errors import Missing
-from apps.labeling.api.schemas import MOST_ROWS, NothingOut, SkipIn, TaskOut, task_out
+from apps.labeling.api.schemas import (
+    MOST_ROWS,
+    ImportReportOut,
+    NothingOut,
+    SkipIn,
+    TaskOut,
+    task_out,
+)
 from apps.labeling.models import Answer, Slot, Task
 from apps.labeling.selectors.ratings import pair_counts, results_of, tasks_list
 from apps.labeling.services import LABELERS, slot_lease_next, slot_skip, vote_cast, vote_revise
@@ -27,15 +34,6 @@ OLD_STATES = {Task.State.DECIDED.value: "rated"}
 
 class RatingsIn(Schema):
     rows: list[dict[str, Any]] = Field(max_length=MOST_ROWS, description="see docs/labeling.md")
-
-
-class RatingsReportOut(Schema):
-    n_rows: int
-    n_created: int
-    n_unchanged: int
-    n_prompts: int
-    n_responses: int
-    n_slots: int
 
 
 class NextTaskOut(Schema):
@@ -98,7 +96,7 @@ class ResultsOut(Schema):
 @router.post(
     "/projects/{slug}/ratings/import",
     auth=needs("write"),
-    response={201: RatingsReportOut},
+    response={201: ImportReportOut},
     summary="Import rating tasks",
 )
 def ratings_import(request: HttpRequest, slug: str, payload: RatingsIn) -> Status:

@@ -223,6 +223,11 @@ class DecisionsOut(Schema):
 class LabelingSettingsOut(Schema):
     """Shares are fractions: of hand-outs for gold, repeat and audit; of the rest for random."""
 
+    task_kind: str = Field(description="what several answers become: pair, rank or grade")
+    grade_low: int
+    grade_high: int
+    grade_low_label: str
+    grade_high_label: str
     overlap: int
     max_overlap: int
     least_votes: int
@@ -273,6 +278,11 @@ class LabelingSettingsIn(Schema):
 
     model_config = ConfigDict(extra="forbid")
 
+    task_kind: str | None = None
+    grade_low: int | None = None
+    grade_high: int | None = None
+    grade_low_label: str | None = None
+    grade_high_label: str | None = None
     overlap: int | None = None
     apply_overlap: bool | None = Field(
         None, description="with `overlap`: for the open comparisons too, not new ones alone"

@@ -1,4 +1,4 @@
-"""N answers to each prompt, as in UltraFeedback: pairs are made of them.
+"""N answers to each prompt, as in UltraFeedback: pairs are made of them, or one task of all.
 
 Source: the dataset cards of openbmb/UltraFeedback (`instruction`, `completions` of `model`,
 `response`, `overall_score`) and berkeley-nest/Nectar (`answers` of `answer`, `model`, `rank`).
@@ -15,6 +15,7 @@ from typing import Any
 from apps.labeling.formats.mapping import Mapper, mapping_of
 from apps.labeling.formats.records import (
     COMMON,
+    TOGETHER,
     BadValue,
     Converted,
     Options,
@@ -28,6 +29,7 @@ from measures.splits import unit_hash
 KEY, LABEL = "completions", "N answers to each prompt (UltraFeedback)"
 FIELDS = ("prompt", "completions", *COMMON)
 REQUIRED = ("prompt", "completions")
+MOST_TOGETHER = 9  # answers of one task: what a screen shows and a digit chooses
 _TEXT = ("response", "answer", "completion", "text", "content", "output", "generated_text")
 _MODEL = ("model", "model_name", "generator", "source")
 _SCORE = ("overall_score", "fine_grained_score", "fine-grained_score", "score", "rating", "reward")
@@ -62,6 +64,9 @@ def convert(number: int, record: Record, read: Mapper) -> Iterator[Converted]:
         answers = _answers(record.get(read.mapping.get("completions", "")))
         prompt = read.value(record, "prompt")
         common = read.common(record, without=("models",))
+        if read.options.pairing in TOGETHER:
+            yield Converted(number, _task(prompt, answers, common, read.options))
+            return
         pairs = paired(answers, read.options, key=str(prompt))
     except BadValue as error:
         yield Converted(number, fault=RecordFault(error.field, error.message))
@@ -78,6 +83,28 @@ def convert(number: int, record: Record, read: Mapper) -> Iterator[Converted]:
             if answer.rating is not None:
                 row[f"metadata_{side}"] = {"rating": answer.rating}
         yield Converted(number, row)
+
+
+def _task(
+    prompt: Any, answers: list[Completion], common: dict[str, Any], options: Options
+) -> dict[str, Any]:
+    """One task with all answers, for `services.task_rows`."""
+    if len(answers) > MOST_TOGETHER:
+        many = f"has {len(answers)} answers; at most {MOST_TOGETHER} are judged together"
+        raise BadValue("completions", many)
+    row = common | {
+        "prompt": prompt,
+        "responses": [{"text": one.content, "model": one.model} for one in answers],
+        "kind": options.pairing,
+    }
+    if options.pairing == "grade":
+        row["scale"] = {
+            "min": options.grade_low,
+            "max": options.grade_high,
+            "min_label": options.grade_low_label,
+            "max_label": options.grade_high_label,
+        }
+    return row
 
 
 def _answers(value: Any) -> list[Completion]:

@@ -156,17 +156,26 @@ def _row(row: Converted, mapping: Mapping[str, str]) -> dict[str, Any]:
         return {"row": row.row, "error": ": ".join(said)}
     made = row.comparison or {}
     shown = {"row": row.row, "gold": made.get("gold", ""), "votes": len(row.votes)}
-    for name, role in (
-        ("prompt", "user"),
-        ("response_a", "assistant"),
-        ("response_b", "assistant"),
-    ):
+    for name, role, text in texts_of(made):
         try:
-            shown[name] = excerpt(messages_from(made.get(name), role=role), _LONGEST_CELL)
+            shown[name] = excerpt(messages_from(text, role=role), _LONGEST_CELL)
         except BadMessages as error:
-            why = "is missing" if made.get(name) is None else str(error)
+            why = "is missing" if text is None else str(error)
             return {"row": row.row, "error": ": ".join(in_own_words(name, why, mapping))}
+    if "responses" in made:
+        shown["answers"] = [shown.pop(name) for name, role, _ in texts_of(made) if role != "user"]
     return shown
+
+
+def texts_of(row: Mapping[str, Any]) -> list[tuple[str, str, Any]]:
+    """(field, role, text) of the prompt and the answers that a row of an import has."""
+    answers = (
+        [(f"responses.{n}", one["text"]) for n, one in enumerate(row["responses"], start=1)]
+        if "responses" in row
+        else [(name, row.get(name)) for name in ("response_a", "response_b")]
+    )
+    said = [(name, "assistant", text) for name, text in answers]
+    return [("prompt", "user", row.get("prompt")), *said]
 
 
 def in_own_words(field: str, message: str, mapping: Mapping[str, str]) -> tuple[str, str]:
@@ -196,7 +205,7 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
-_OPTIONS = {field.name for field in fields(Options)}
+OPTIONS = {field.name for field in fields(Options)}
 
 
 def preview(
@@ -250,8 +259,7 @@ FIELD_WORDS = {
 def _plain(row: Converted) -> dict[str, Any]:
     if row.fault is not None:
         return {"row": row.row, "fault": [row.fault.field, row.fault.message]}
-    for name in ("prompt", "response_a", "response_b"):
-        text = (row.comparison or {}).get(name)
+    for name, _, text in texts_of(row.comparison or {}):
         if isinstance(text, str) and len(text) > MOST_CHARACTERS:
             # Known here already, so that no worker has to hold it.
             message = f"the text has {len(text):,} characters; at most {MOST_CHARACTERS:,}"
@@ -264,7 +272,7 @@ def _opened(
     path: Path, chosen: dict[str, Any], limits: FileLimits, scratch: str
 ) -> Iterator[tuple[Table, Layout, Options]]:
     known = DEFAULTS | chosen
-    options = Options(**{name: value for name, value in chosen.items() if name in _OPTIONS})
+    options = Options(**{name: value for name, value in chosen.items() if name in OPTIONS})
     try:
         with table_open(
             path,

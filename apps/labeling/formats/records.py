@@ -112,7 +112,8 @@ class Converted:
     """What one record amounts to: a comparison with past votes on it, or what is wrong.
 
     row: the record's number in its file; several comparisons may come from one record.
-    comparison: fields of `services.comparisons_import`. votes: rows of `services.votes_import`.
+    comparison: fields of `services.comparisons_import`, or of `services.task_rows.tasks_import`
+    where answers are to be ranked or graded together. votes: rows of `services.votes_import`.
     """
 
     row: int
@@ -264,11 +265,17 @@ CONSTANT = ("prompt", "model_a", "model_b", "topic", "language", "source", "lice
 
 _LISTED = 40  # columns that a refusal names
 
+MOST_POINTS = 11  # of a scale, such as 0 to 10
+TOGETHER = {
+    "rank": "rank all answers to a prompt together",
+    "grade": "grade each answer to a prompt",
+}
 PAIRINGS = {
     "all": "every pair of a prompt's answers",
     "best_random": "the best-rated answer with one of the others, drawn by hash",
     "best_worst": "the best-rated answer with the worst-rated",
     "random": "one pair for each prompt, drawn by hash",
+    **TOGETHER,
 }
 
 
@@ -277,13 +284,18 @@ class Options:
     """mapping: field to column; what is not named is guessed, "" leaves a field out.
 
     constants: field to the value that every row gets where its column has none. pairing: how N
-    answers become pairs. preference: keep what the file prefers as a published label. votes: bring
+    answers become pairs, or one task to rank or grade, with the ends of its scale and what they
+    are called. preference: keep what the file prefers as a published label. votes: bring
     past votes in. rest: what becomes of columns that fill no field. seed: of every draw by hash.
     """
 
     mapping: Mapping[str, str] = field(default_factory=dict)
     constants: Mapping[str, str] = field(default_factory=dict)
-    pairing: Literal["all", "best_random", "best_worst", "random"] = "all"
+    pairing: Literal["all", "best_random", "best_worst", "random", "rank", "grade"] = "all"
+    grade_low: int = 1
+    grade_high: int = 7
+    grade_low_label: str = ""
+    grade_high_label: str = ""
     preference: bool = True
     votes: bool = True
     rest: Literal["metadata", "drop"] = "metadata"
@@ -307,4 +319,12 @@ def bad_mapping(
             return name, f"cannot have one value for all rows; {', '.join(CONSTANT)} can"
     if options.pairing not in PAIRINGS:
         return "pairing", f"is {options.pairing!r}; one of {', '.join(PAIRINGS)} is expected"
+    for name in ("grade_low", "grade_high"):
+        if type(getattr(options, name)) is not int:
+            return name, "is no whole number"
+    if not options.grade_low < options.grade_high < options.grade_low + MOST_POINTS:
+        return (
+            "grade_high",
+            f"must be larger than grade_low; a scale has at most {MOST_POINTS} points",
+        )
     return None

@@ -5,7 +5,7 @@ from typing import Any
 from django import forms
 
 from apps.common.errors import DomainError
-from apps.labeling.formats import CONTAINERS, LAYOUTS, PAIRINGS
+from apps.labeling.formats import CONTAINERS, LAYOUTS, PAIRINGS, Options
 from apps.labeling.formats.layouts import missing_refuse
 
 _LABELS = {
@@ -44,6 +44,7 @@ MAIN = (
     "topic",
 )
 _MAP = "map_"
+_ANSWERS = ("pairing", "grade_low", "grade_high", "grade_low_label", "grade_high_label")
 
 
 class ImportSettingsForm(forms.Form):
@@ -64,7 +65,15 @@ class ImportSettingsForm(forms.Form):
         label="Each answer column holds one model's answers, and its heading is the model's name",
         help_text="Results then says which of the two is better.",
     )
-    pairing = forms.ChoiceField(label="Pairs to make", choices=list(PAIRINGS.items()))
+    pairing = forms.ChoiceField(
+        label="The answers to a prompt become", choices=list(PAIRINGS.items())
+    )
+    grade_low = forms.IntegerField(label="Grades from", help_text="Where answers are graded.")
+    grade_high = forms.IntegerField(label="Grades to")
+    grade_low_label = forms.CharField(required=False, label="The lowest grade means", max_length=80)
+    grade_high_label = forms.CharField(
+        required=False, label="The highest grade means", max_length=80
+    )
     preference = forms.BooleanField(
         required=False, label="Keep the file's preference as a reference label"
     )
@@ -121,7 +130,7 @@ class ImportSettingsForm(forms.Form):
             "by_heading": self._by_heading(preview, chosen),
             "source": constants.get("source", ""),
             "licence": constants.get("licence", ""),
-            "pairing": chosen.get("pairing", "all"),
+            **{name: chosen.get(name, getattr(Options(), name)) for name in _ANSWERS},
             "preference": chosen.get("preference", True),
             "votes": chosen.get("votes", True),
             "rest": chosen.get("rest", "metadata"),
@@ -145,7 +154,7 @@ class ImportSettingsForm(forms.Form):
         layout, container = self.preview["layout"], self.preview["container"]
         unused = []
         if layout != "completions":
-            unused.append("pairing")
+            unused += _ANSWERS
         if layout not in ("preference", "transcripts", "pairs"):
             unused.append("preference")
         if not self.preview.get("has_votes", layout in ("label_studio", "argilla")):
@@ -189,7 +198,7 @@ class ImportSettingsForm(forms.Form):
                 constants[f"model_{side}"] = mapping.get(f"response_{side}", "")
         same = data["layout"] == self.preview["layout"]
         plain = (
-            "pairing",
+            *_ANSWERS,
             "preference",
             "votes",
             "rest",

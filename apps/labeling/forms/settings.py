@@ -9,11 +9,16 @@ from django.utils.text import slugify
 from django.utils.translation import gettext_lazy as _
 
 from apps.labeling.forms.rule import PresetForm, UnitField
-from apps.labeling.models import Annotator, LabelingSettings
+from apps.labeling.models import Annotator, LabelingSettings, Task
 from apps.labeling.services.eligibility import MOST_A_DAY
 from apps.labeling.services.projects import SHARES
 
 _LABELS = {
+    "task_kind": "Several answers to a prompt",
+    "grade_low": "Grades from",
+    "grade_high": "Grades to",
+    "grade_low_label": "The lowest grade means",
+    "grade_high_label": "The highest grade means",
     "overlap": "Votes per comparison",
     "max_overlap": "Maximum votes per comparison",
     "least_votes": "Minimum votes",
@@ -54,6 +59,8 @@ _LABELS = {
     "qualification_cooldown_minutes": "Pause between attempts (minutes)",
 }
 _HELP = {
+    "task_kind": "What a file with more than two answers to a prompt becomes, unless its import "
+    "says otherwise. Files of pairs stay pairs.",
     "overlap": "How many annotators judge each pair.",
     "max_overlap": "A pair that is not decided gets more annotators, up to this many.",
     "least_votes": "A decision needs at least this many votes of any kind.",
@@ -99,6 +106,12 @@ _HELP = {
     "qualification_pairs": "Practice pairs to judge before real work; 0: no qualification.",
 }
 
+
+TASK_KINDS = {
+    Task.Kind.PAIR.value: "Compare two at a time",
+    Task.Kind.RANK.value: "Rank all of them",
+    Task.Kind.GRADE.value: "Grade each of them",
+}
 
 # Units of the page; what is stored are fractions, seconds and milliseconds.
 _UNITS = {
@@ -192,6 +205,7 @@ class LabelingSettingsForm(PresetForm):
             self.fields[name] = UnitField(
                 label=_LABELS[name], help_text=_HELP.get(name, ""), **unit
             )
+        self.fields["task_kind"].choices = list(TASK_KINDS.items())
         self.fields["due_on"].widget = forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d")
         self.preset_add(current.project_id, vars(current))
         for name in written:

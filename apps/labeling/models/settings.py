@@ -6,7 +6,7 @@ from django.db.models import F, Q
 
 from apps.accounts.models import Project, User
 from apps.common.models import Named, Stamped
-from apps.labeling.models.tasks import DecideBy
+from apps.labeling.models.tasks import MOST_POINTS, DecideBy, Task
 
 
 def reason_chips() -> list[str]:
@@ -24,6 +24,17 @@ class LabelingSettings(Stamped):
     project = models.OneToOneField(
         Project, on_delete=models.CASCADE, primary_key=True, related_name="labeling"
     )
+    task_kind = models.CharField(
+        max_length=5,
+        choices=Task.Kind.choices,
+        default=Task.Kind.PAIR,
+        db_default=Task.Kind.PAIR,
+        help_text="what files with several answers to a prompt become, where they do not say",
+    )
+    grade_low = models.SmallIntegerField(default=1, db_default=1, help_text="the worst grade")
+    grade_high = models.SmallIntegerField(default=7, db_default=7, help_text="the best grade")
+    grade_low_label = models.CharField(max_length=80, blank=True, default="", db_default="")
+    grade_high_label = models.CharField(max_length=80, blank=True, default="", db_default="")
     overlap = models.PositiveSmallIntegerField(default=3, help_text="votes per comparison")
     max_overlap = models.PositiveSmallIntegerField(default=5)
     least_votes = models.PositiveSmallIntegerField(default=3)
@@ -133,6 +144,11 @@ class LabelingSettings(Stamped):
                 & Q(audit_share__gte=0)
                 & Q(gold_share__lte=0.500001 - F("repeat_share") - F("audit_share")),
                 name="labeling_shares_leave_work",
+            ),
+            models.CheckConstraint(
+                condition=Q(grade_high__gt=F("grade_low"))
+                & Q(grade_high__lt=F("grade_low") + MOST_POINTS),
+                name="labeling_grades_in_order",
             ),
             models.CheckConstraint(
                 condition=Q(overlap__gte=1) & Q(max_overlap__gte=F("overlap")),

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from apps.accounts.models import Membership, Project, User
 from apps.common.errors import Missing
-from apps.labeling.models import Comparison, ImportJob
+from apps.labeling.models import ImportJob, Task
 from apps.labeling.selectors import settings_get
 from apps.labeling.services import LABELERS, WARNINGS, progress_read
 from apps.labeling.services.imports import batch_of, folder_of, store
@@ -23,6 +23,13 @@ TONES = {
     State.INTERRUPTED: "warn",
     State.RUNNING: "live",
     State.QUEUED: "live",
+}
+# What a file's rows become, and where they are listed.
+NOUNS = {"pair": "comparison", "rank": "ranking", "grade": "grading"}
+TASK_PAGES = {
+    "pair": "labeling:comparisons",
+    "rank": "labeling:rating_tasks",
+    "grade": "labeling:rating_tasks",
 }
 _SLOW_TO_START = 20  # seconds after which a queued import is suspicious
 _WARNING_WORDS = {
@@ -60,9 +67,9 @@ def lines(jobs: Iterable[ImportJob]) -> list[dict[str, Any]]:
     return [_line(job) | {"late": job.pk in late} for job in found]
 
 
-def open_of(job: ImportJob) -> QuerySet[Comparison]:
-    """Its comparisons that still want votes."""
-    return comparisons_of(job).filter(state=Comparison.State.OPEN)
+def open_of(job: ImportJob) -> QuerySet[Task]:
+    """Its tasks that still want answers."""
+    return tasks_of(job).filter(state=Task.State.OPEN)
 
 
 def _line(job: ImportJob) -> dict[str, Any]:
@@ -136,9 +143,9 @@ def import_job_get(*, project: Project, job: str) -> ImportJob:
     return found
 
 
-def comparisons_of(job: ImportJob) -> QuerySet[Comparison]:
-    """The comparisons that came with it."""
-    return Comparison.objects.filter(project=job.project_id, batch=batch_of(job))
+def tasks_of(job: ImportJob) -> QuerySet[Task]:
+    """The comparisons, gradings or rankings that came with it."""
+    return Task.objects.filter(project=job.project_id, batch=batch_of(job))
 
 
 def people_of(job: ImportJob) -> list[tuple[User, bool]]:

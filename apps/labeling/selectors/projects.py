@@ -8,7 +8,7 @@ from django.urls import reverse
 
 from apps.accounts.models import AuditEvent, Membership, Project
 from apps.common.registry import Named
-from apps.labeling.models import Comparison, Guideline, Vote
+from apps.labeling.models import Comparison, Guideline, Task, Vote
 
 
 def project_facts(projects: Collection[Project]) -> dict[str, dict[str, Any]]:
@@ -29,8 +29,8 @@ def project_facts(projects: Collection[Project]) -> dict[str, dict[str, Any]]:
     return {row["project"]: row | {"last_vote_at": last.get(row["project"])} for row in counts}
 
 
-def has_comparisons(project: Project) -> bool:
-    return Comparison.objects.filter(project=project).exists()
+def has_tasks(project: Project) -> bool:
+    return Task.objects.filter(project=project).exists()
 
 
 def has_guidelines(project: Project) -> bool:

@@ -21,7 +21,15 @@ from apps.common.json_limits import storable
 from apps.common.transactions import WORTH_IT, plans_renew
 from apps.labeling import dispatch
 from apps.labeling.formats.layouts import in_own_words
-from apps.labeling.models import Comparison, ImportJob, LabelingSettings, Prompt, Response, Slot
+from apps.labeling.models import (
+    Comparison,
+    ImportJob,
+    LabelingSettings,
+    Prompt,
+    Response,
+    Slot,
+    Task,
+)
 from apps.labeling.selectors import settings_get
 from apps.labeling.services.import_checks import WARNINGS, Scans, rows_read
 from apps.labeling.services.import_votes import votes_import
@@ -40,6 +48,7 @@ from apps.labeling.services.loading import ComparisonRow, Load
 from apps.labeling.services.notices import work_tell
 from apps.labeling.services.projects import labeling_set_up
 from apps.labeling.services.results import ImportReport, RowProblem, RowsRefused, VotesReport
+from apps.labeling.services.task_rows import tasks_import
 from apps.labeling.services.undoing import import_take_back
 from measures.phrases import Phrases
 from measures.splits import assign_splits
@@ -148,7 +157,8 @@ _TELL_EVERY = 500
 
 @dataclass(slots=True)
 class FileRows:
-    """Rows for `comparisons_import` and `votes_import`, each with its place in the file."""
+    """Rows for `comparisons_import` or `tasks_import`, and for `votes_import`, each with its place
+    in the file."""
 
     comparisons: list[dict[str, Any]] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
@@ -157,6 +167,11 @@ class FileRows:
     problems: list[RowProblem] = field(default_factory=list)
     mapping: dict[str, str] = field(default_factory=dict)
     n_records: int = 0
+
+    @property
+    def of_tasks(self) -> bool:
+        """Whether a row is all answers to a prompt; a file's rows are of one sort."""
+        return bool(self.comparisons) and "responses" in self.comparisons[0]
 
     def in_own_words(self, problems: Iterable[RowProblem]) -> list[RowProblem]:
         """Problems with the file's own columns in place of our fields."""
@@ -271,11 +286,15 @@ def _few_enough(found: FileRows) -> None:
 
 
 def file_import(*, project: Project, found: FileRows, **options: Any) -> ImportReport:
-    """`comparisons_import` of a file's rows; what is wrong with them in the file's own words."""
+    """`comparisons_import` of a file's rows, or `tasks_import` where they are tasks of several
+    answers; what is wrong with them in the file's own words."""
+    if found.of_tasks:
+        load: Callable[..., ImportReport] = tasks_import
+        options = {k: v for k, v in options.items() if k not in ("seed", "identical_answers")}
+    else:
+        load = comparisons_import
     try:
-        report = comparisons_import(
-            project=project, rows=found.comparisons, numbers=found.numbers, **options
-        )
+        report = load(project=project, rows=found.comparisons, numbers=found.numbers, **options)
     except RowsRefused as refused:
         problems = found.in_own_words(refused.problems)
         raise RowsRefused(problems, n_rows=refused.n_rows) from None
@@ -290,6 +309,7 @@ def report_of(found: FileRows, report: ImportReport, *, max_overlap: int) -> dic
     return {
         "n_records": found.n_records,
         "n_comparisons": len(found.comparisons),
+        "kind": found.comparisons[0]["kind"] if found.of_tasks else Task.Kind.PAIR.value,
         "n_created": report.n_created,
         "n_unchanged": report.n_unchanged,
         "n_refused": len({p.row for p in problems}),

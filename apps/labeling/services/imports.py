@@ -27,8 +27,8 @@ from apps.common.json_limits import storable
 from apps.common.sandbox import sandboxed, upload_limits, worker_limits
 from apps.common.scratch import scratch_folder
 from apps.labeling import dispatch
-from apps.labeling.formats.layouts import DEFAULTS, missing_refuse
-from apps.labeling.models import Comparison, ImportJob
+from apps.labeling.formats.layouts import DEFAULTS, OPTIONS, missing_refuse
+from apps.labeling.models import ImportJob, LabelingSettings, Task
 from apps.labeling.services.eligibility import LABELERS
 from apps.labeling.services.projects import day_checked
 from workers.artifacts import ArtifactError, Store, StoreUnreachable
@@ -128,17 +128,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "on_error": ("refuse", "skip"),
     "rest": ("metadata", "drop"),
 }
-_KNOWN = {
-    *DEFAULTS,
-    "on_error",
-    "mapping",
-    "constants",
-    "pairing",
-    "preference",
-    "votes",
-    "rest",
-    "seed",
-}
+_KNOWN = {*DEFAULTS, *OPTIONS, "on_error"}
 
 
 def import_job_create(
@@ -155,6 +145,10 @@ def import_job_create(
         number=secrets.randbits(62),
         file_name=storable(PurePath(file_name.replace("\\", "/")).name)[:255] or "upload",
     )
+    own = LabelingSettings.objects.filter(project=project).first()
+    if own is not None and own.task_kind != Task.Kind.PAIR:
+        scale = ("grade_low", "grade_high", "grade_low_label", "grade_high_label")
+        job.settings = {"pairing": own.task_kind} | {name: getattr(own, name) for name in scale}
     file_save(job, chunks)
     try:
         job.preview = _preview(job)
@@ -176,8 +170,8 @@ def import_job_create(
 def import_job_configure(*, job: ImportJob, **settings: Any) -> ImportJob:
     """Set how the file is read, and read its first rows again; an earlier check counts no more.
 
-    settings: container, layout, split, encoding, delimiter, mapping, constants, pairing,
-    preference, votes, rest, seed, identical_answers. What is not named goes back to its default,
+    settings: container, layout, split, encoding, delimiter, identical_answers, and the fields of
+    `formats.Options`. What is not named goes back to its default,
     or is recognised. Raises DomainError naming the field; then nothing changes.
     """
     for name, value in settings.items():
@@ -335,7 +329,7 @@ def close(job: ImportJob, *, not_for_all: bool) -> None:
     """Note the ids of its comparisons where not everybody labels them (`models.CLOSED_IDS`)."""
     ids: dict[str, int | None] = {"first": None, "last": None}
     if not_for_all:
-        rows = Comparison.objects.filter(project=job.project_id, batch=batch_of(job))
+        rows = Task.objects.filter(project=job.project_id, batch=batch_of(job))
         ids = rows.aggregate(first=Min("pk"), last=Max("pk"))
     ImportJob.objects.filter(pk=job.pk).update(
         first_comparison=ids["first"], last_comparison=ids["last"]

@@ -6,11 +6,21 @@ from datetime import date
 from typing import Any
 
 from django.db import connection, transaction
+from django.db.models import TextChoices
 
 from apps.accounts import services as accounts
 from apps.accounts.models import Project, User
 from apps.common.errors import DomainError
-from apps.labeling.models import Consensus, DecideBy, Guideline, LabelingSettings, Slot
+from apps.common.models import longest
+from apps.labeling.models import (
+    MOST_POINTS,
+    Consensus,
+    DecideBy,
+    Guideline,
+    LabelingSettings,
+    Slot,
+    Task,
+)
 from apps.labeling.services import bulk_statements as bulk_sql
 from apps.labeling.services import statements as sql
 from apps.labeling.services.exhausting import comparisons_settle
@@ -28,6 +38,8 @@ from measures.voting import Rule
 
 # (least, most) of each number; shares are fractions, the rest whole
 _WHOLE = {
+    "grade_low": (-100, 100),
+    "grade_high": (-100, 110),
     "overlap": (1, 50),
     "max_overlap": (1, 50),
     "least_votes": (1, 50),
@@ -71,6 +83,8 @@ _SWITCHES = (
 )
 # (most entries, most characters of one)
 _LISTS = {"reasons": (12, 40), "constraint_phrases": (1000, 200), "sensitive_topics": (200, 200)}
+_CHOICES: dict[str, type[TextChoices]] = {"decide_by": DecideBy, "task_kind": Task.Kind}
+_TEXTS = ("grade_low_label", "grade_high_label")
 _CONTROLS = ("gold_share", "repeat_share", "audit_share")
 _MOST_CONTROLS = 0.500001  # half, and the rounding of sums; the rest is work on the queue itself
 _MOST_CRITERIA = 8
@@ -86,10 +100,12 @@ def setting_checked(name: str, value: Any) -> Any:
         return value
     if name in _LISTS:
         return _texts(name, value)
-    if name == "decide_by":
-        if value not in DecideBy.values:
-            raise DomainError(f"This is one of {', '.join(DecideBy.values)}.", field=name)
-        return DecideBy(value)
+    if name in _CHOICES:
+        if value not in _CHOICES[name].values:
+            raise DomainError(f"This is one of {', '.join(_CHOICES[name].values)}.", field=name)
+        return _CHOICES[name](value)
+    if name in _TEXTS:
+        return _line(name, value)
     if name == "due_on":
         return day_checked(value)
     if name == "currency":
@@ -110,6 +126,13 @@ def setting_checked(name: str, value: Any) -> Any:
     return value
 
 
+def _line(name: str, value: Any) -> str:
+    most = longest(LabelingSettings, name)
+    if not isinstance(value, str) or "\x00" in value or len(value) > most:
+        raise DomainError(f"A text of at most {most} characters is expected.", field=name)
+    return value.strip()
+
+
 def day_checked(value: Any) -> date | None:
     """A day, as a date or as 2026-11-30; nothing is none."""
     if isinstance(value, date) or not value:
@@ -126,6 +149,10 @@ def too_few_votes(most: int, needed: int) -> str:
 
 def settings_check_together(current: LabelingSettings, rule: Any) -> None:
     """rule: makes the decision rule of these settings; a ValueError says why there is none."""
+    if not current.grade_low < current.grade_high < current.grade_low + MOST_POINTS:
+        raise DomainError(
+            f"A scale has 2 to {MOST_POINTS} points, from the lowest grade up.", field="grade_high"
+        )
     if current.max_overlap < current.overlap:
         raise DomainError(
             f"At most {current.max_overlap} votes, but {current.overlap} are asked for at once.",
@@ -257,6 +284,13 @@ def labeling_set_up(
             defaults={"body": guideline, "is_major": True, "created_by": by},
         )
     return settings
+
+
+def task_kind_set(project: Project, kind: str) -> None:
+    """What a new project asks; pairs where nothing else was chosen."""
+    if kind != Task.Kind.PAIR:
+        kind = setting_checked("task_kind", kind)
+        LabelingSettings.objects.update_or_create(project=project, defaults={"task_kind": kind})
 
 
 def labeling_settings_copy(source: Project, target: Project) -> None:

@@ -2,7 +2,9 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Literal
@@ -37,11 +39,13 @@ from apps.labeling.models import (
     TaskItem,
 )
 from apps.labeling.personal_data import personal_data
+from apps.labeling.selectors import settings_get
 from apps.labeling.services.import_checks import Scans
 from apps.labeling.services.kinds import KINDS, OLD_NAMES
 from apps.labeling.services.loading import ids_next, rows_copy, slots_make
+from apps.labeling.services.notices import work_tell
 from apps.labeling.services.projects import labeling_set_up
-from apps.labeling.services.results import RowProblem, RowsRefused
+from apps.labeling.services.results import ImportReport, RowProblem, RowsRefused
 from apps.labeling.texts import Messages, fingerprint, loose_key, messages_from, plain
 from measures.phrases import Phrases
 
@@ -143,6 +147,7 @@ class TaskFields(_Strict):
     explanation: Annotated[str, StringConstraints(max_length=4000), _NO_NUL] = ""
     warning: Annotated[str, _of(Task, "warning"), _NO_NUL] = ""
     stratum: Literal["random", "priority", "gold", ""] = ""
+    metadata: dict[str, Any] | None = None
 
     @property
     def is_ranking(self) -> bool:
@@ -224,13 +229,21 @@ class TaskRow:
         return int.from_bytes(digest[:6], "big") / 2**48
 
 
-def rows_read(rows: Iterable[Any]) -> tuple[list[TaskRow], list[RowProblem], int]:
+def rows_read(
+    rows: Iterable[Any],
+    *,
+    numbers: Sequence[int] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> tuple[list[TaskRow], list[RowProblem], int]:
     """(good rows, everything that is wrong with the others, number of rows read)."""
     good: list[TaskRow] = []
     problems: list[RowProblem] = []
     ids: dict[str, int] = {}
-    number = 0
-    for number, given in enumerate(rows, start=1):
+    n = 0
+    for n, given in enumerate(rows, start=1):
+        number = numbers[n - 1] if numbers else n
+        if progress and n % _TELL_EVERY == 0:
+            progress(n)
         try:
             row = TaskRow(number, TaskFields.model_validate(given))
         except ValidationError as error:
@@ -242,7 +255,7 @@ def rows_read(rows: Iterable[Any]) -> tuple[list[TaskRow], list[RowProblem], int
             problems.append(RowProblem(number, "id", message))
             continue
         good.append(row)
-    return good, problems, number
+    return good, problems, n
 
 
 def _problems(number: int, error: ValidationError) -> list[RowProblem]:
@@ -258,29 +271,9 @@ def _problems(number: int, error: ValidationError) -> list[RowProblem]:
 
 
 _PART = 2000  # rows of one statement
+_TELL_EVERY = 500  # rows between two calls of `progress`
 
 _ResponseKey = tuple[int, str, str, str]  # prompt id, text hash, origin, origin_ref
-
-
-@dataclass(frozen=True, slots=True)
-class TasksReport:
-    """What an import of tasks did, in numbers of rows unless said otherwise."""
-
-    n_rows: int
-    n_created: int
-    n_unchanged: int
-    n_prompts: int
-    n_responses: int
-    n_slots: int
-    n_review: int = 0
-    warnings: tuple[RowProblem, ...] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        names = [name for name in self.__dataclass_fields__ if name != "warnings"]
-        listed = self.warnings[: RowsRefused.MOST_LISTED]
-        return {name: getattr(self, name) for name in names} | {
-            "warnings": [one.as_dict() for one in listed]
-        }
 
 
 @transaction.atomic
@@ -289,30 +282,37 @@ def tasks_import(
     project: Project,
     rows: Iterable[Mapping[str, Any]],
     batch: str = "",
+    on_error: Literal["refuse", "skip"] = "refuse",
     scans: Scans | None = None,
     dry_run: bool = False,
-) -> TasksReport:
+    numbers: Sequence[int] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> ImportReport:
     """Import tasks with their prompts, responses and slots, in one transaction.
 
     Row fields: prompt and responses (texts, lists of messages, or objects with text and model; up
     to nine; required); kind (grade, rank); scale (min, max, min_label, max_label; grade only); gold
     (the right values, in the order of the responses), explanation; id (unique in the project),
-    group, topic, language, source, licence, overlap, priority, warning. An unknown field is an
-    error. A task with a constraint phrase of the project goes to review.
+    group, topic, language, source, licence, overlap, priority, warning, metadata. An unknown field
+    is an error. A task with a constraint phrase of the project goes to review.
 
     Importing a row again changes nothing: by its id, else by its prompt, kind and responses. A
-    known id with another prompt, scale or other responses is an error. Raises `RowsRefused`, which
-    lists every bad row and field, and then nothing is imported.
+    known id with another prompt, scale or other responses is an error. The options are those of
+    `comparisons_import`. Raises `RowsRefused`, which lists every bad row and field, and then
+    nothing is imported; with on_error="skip" the good rows are.
     """
-    labeling_set_up(project=project)
-    # This row serialises imports into one project, of pairs too.
-    settings = LabelingSettings.objects.select_for_update(no_key=True).get(project=project)
-    good, problems, n_rows = rows_read(rows)
+    started = time.perf_counter()
+    if dry_run:
+        settings = settings_get(project=project)
+    else:
+        labeling_set_up(project=project)
+        # This row serialises imports into one project, of pairs too.
+        settings = LabelingSettings.objects.select_for_update(no_key=True).get(project=project)
+    good, problems, n_rows = rows_read(rows, numbers=numbers, progress=progress)
     fresh, known_otherwise = _unknown_only(project, good)
-    problems += known_otherwise
-    if problems:
-        raise RowsRefused(sorted(problems, key=lambda p: p.row), n_rows=n_rows)
-    warnings = tuple(found for row in fresh for found in _warnings(row, scans or Scans()))
+    problems = sorted(problems + known_otherwise, key=lambda p: p.row)
+    if problems and on_error == "refuse" and not dry_run:
+        raise RowsRefused(problems, n_rows=n_rows)
     reasons = [_review_reason(row, Phrases(settings.constraint_phrases)) for row in fresh]
     n_prompts = n_responses = n_slots = 0
     if not dry_run:
@@ -321,17 +321,23 @@ def tasks_import(
             responses, n_responses = _responses_store(cursor, prompts, fresh)
             write = _Write(cursor, project, settings, batch, prompts, responses)
             n_slots = write.tasks(fresh, reasons)
+        work_tell(project, len(fresh))
         if len(fresh) >= WORTH_IT:
             plans_renew(Task, Slot, by_key=(Prompt, Response, TaskItem))
-    return TasksReport(
+    n_refused = n_rows - len(good) + len(known_otherwise)
+    return ImportReport(
         n_rows=n_rows,
         n_created=len(fresh),
-        n_unchanged=n_rows - len(fresh),
+        n_unchanged=n_rows - len(fresh) - n_refused,
+        n_refused=n_refused,
         n_prompts=n_prompts,
         n_responses=n_responses,
         n_slots=n_slots,
         n_review=sum(map(bool, reasons)),
-        warnings=warnings,
+        groups=Counter(row.group for row in fresh),
+        seconds=time.perf_counter() - started,
+        problems=problems,
+        warnings=[found for row in fresh for found in _warnings(row, scans or Scans())],
     )
 
 
@@ -468,8 +474,8 @@ class _Write:
             self.cursor,
             Task,
             "id project_id prompt_id kind external_id batch state stratum priority shuffle overlap"
-            " gold gold_values gold_explanation review_reason warning n_votes low high low_label"
-            " high_label",
+            " gold gold_values gold_explanation review_reason warning n_votes metadata low high"
+            " low_label high_label",
             (self._columns(*one) for one in zip(ids, rows, reasons, strict=True)),
         )
         rows_copy(
@@ -501,6 +507,7 @@ class _Write:
             *(row.stratum, given.priority, row.shuffle(self.project.pk)),
             given.overlap or self.settings.overlap,
             *("", row.gold, given.explanation, reason[:300], given.warning, 0),
+            None if given.metadata is None else json.dumps(given.metadata),
             *row.scale,
         )
 

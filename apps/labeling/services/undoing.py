@@ -18,7 +18,7 @@ from apps.accounts.services import audit_record
 from apps.common.errors import Conflict
 from apps.common.transactions import columns_named
 from apps.labeling import dispatch
-from apps.labeling.models import Comparison, ImportJob, LabelingSettings
+from apps.labeling.models import ImportJob, LabelingSettings, Task
 from apps.labeling.services.imports import Progress, Stopped, batch_of, close, move
 
 # ruff: noqa: S608
@@ -42,7 +42,7 @@ def import_job_undo(*, job: ImportJob, by: User) -> bool:
         done = (found.stage, found.state) == (Stage.IMPORT, State.DONE)
         if not done and (found.stage, found.state) != (Stage.UNDO, State.INTERRUPTED):
             raise Conflict("Only a finished import can be undone.", code="import_not_done")
-        rows = Comparison.objects.filter(project=found.project_id, batch=batch_of(found))
+        rows = Task.objects.filter(project=found.project_id, batch=batch_of(found))
         mine = ImportJob.objects.filter(project=found.project_id)
         busy = mine.filter(stage=Stage.IMPORT, state=State.RUNNING)  # it would wait for its end
         if rows[SMALL:].exists() or busy.exists():
@@ -150,7 +150,7 @@ def _delete(
         part = values | {
             "ids": list(rows["id"][start:end]),
             "prompts": list(rows["prompt_id"][start:end]),
-            "responses": [*rows["response_a_id"][start:end], *rows["response_b_id"][start:end]],
+            "responses": [r for answers in rows["responses"][start:end] for r in answers],
         }
         for name, statement in _UNDO.items():
             cursor.execute(statement, part)
@@ -167,7 +167,9 @@ with slots as materialized (
   where c.project_id = %(project)s and c.batch = %(batch)s
   order by s.id for update of s
 ), waited as materialized (select count(*) as n from slots)
-select c.id, c.prompt_id, c.response_a_id, c.response_b_id from labeling_task c, waited
+select c.id, c.prompt_id, array_remove(array[c.response_a_id, c.response_b_id], null)
+       || array(select i.response_id from labeling_taskitem i where i.task_id = c.id) as responses
+from labeling_task c, waited
 where c.project_id = %(project)s and c.batch = %(batch)s and waited.n >= 0
 order by c.id for update of c
 """
@@ -186,6 +188,7 @@ _UNDO = {
     "slots": f"delete from labeling_slot where task_id in {_OF_IMPORT}",
     "skips": f"delete from labeling_skip where task_id in {_OF_IMPORT}",
     "decisions": f"delete from labeling_decision where comparison_id in {_OF_IMPORT}",
+    "answers": f"delete from labeling_taskitem where task_id in {_OF_IMPORT}",
     "comparisons": f"delete from labeling_task where id in {_OF_IMPORT}",
     "responses": """
 delete from labeling_response r

@@ -15,7 +15,7 @@ from apps.common.http import Request
 from apps.common.spreadsheet import csv_lines
 from apps.labeling import services
 from apps.labeling.forms.imports import ImportSettingsForm
-from apps.labeling.models import ImportJob
+from apps.labeling.models import ImportJob, Task
 from apps.labeling.screens import imports as import_display
 from apps.labeling.screens import imports as import_jobs
 from apps.labeling.services.imports import brings_anything
@@ -160,6 +160,7 @@ def _page(
 ) -> HttpResponse:
     at_work = job.state in AT_WORK
     imported = job.stage == Stage.IMPORT and job.state == State.DONE
+    kind = (job.result or job.check_report).get("kind", Task.Kind.PAIR.value)
     found = list(itertools.islice(import_jobs.findings(job), SHOWN_FINDINGS + 1))
     context: dict[str, Any] = {
         "page_title": job.file_name,
@@ -174,7 +175,9 @@ def _page(
         or job.file_deleted_at is not None,
         "progress": import_display.progress_of(job) if at_work else None,
         "report": import_display.report_shown(job.result or job.check_report),
-        "n_brought": import_jobs.comparisons_of(job).count() if imported else 0,
+        "n_brought": import_jobs.tasks_of(job).count() if imported else 0,
+        "noun": import_display.NOUNS[kind],
+        "tasks_page": import_display.TASK_PAGES[kind],
         "people": import_display.people_of(job) if imported else [],
         "may_start": bool(job.check_report)
         and brings_anything(job.check_report)
