@@ -13,6 +13,7 @@ from apps.agreement.models import AnnotatorReport
 from apps.agreement.screens import annotator_charts as charts
 from apps.agreement.selectors import annotators as reads
 from apps.agreement.selectors.annotators import annotator_votes
+from apps.agreement.selectors.values import values_controls
 from apps.agreement.services.annotators import (
     annotator_leave_out,
     annotator_reports_refresh,
@@ -23,7 +24,7 @@ from apps.common.errors import DomainError, Missing
 from apps.labeling import services
 from apps.labeling.models import Annotator, Comparison, LabelingSettings, Slot, Vote
 from tests.agreement.crowd import crowd_write, person, votes_write
-from tests.labeling.pairs import leased, pairs_make
+from tests.labeling.pairs import leased, pairs_make, tasks_make
 from tests.labeling.pairs import vote as vote_on_next
 from tests.people import person_make
 
@@ -464,3 +465,53 @@ def test_a_chart_without_numbers_is_none(project: Project, team) -> None:
     figures = AnnotatorReport.objects.get(user=team["nora"]).figures
     assert charts.speed_chart(figures) is None
     assert charts.time_chart(figures) is None
+
+
+# Gradings and rankings: known answers, hidden repeats and audits come as they do among pairs.
+
+
+def grade_all(project: Project, who: User, grades: dict[str, list[int]], *, audits=False) -> None:
+    """Answer what is handed out until nothing is, by the tasks' own ids."""
+    give = services.slot_lease_audit if audits else services.slot_lease_next
+    for _ in range(60):
+        lease = give(project=project, annotator=who)
+        if not isinstance(lease, services.Lease):
+            return
+        slot = Slot.objects.select_related("task").get(pk=lease.slot)
+        values = grades.get(slot.task.external_id, [2, 4, 6])
+        services.vote_cast(
+            slot=lease.slot,
+            annotator=who,
+            idempotency_key=lease.key,
+            values=[values[place - 1] for place in slot.shown],
+            lease_next=False,
+        )
+    raise AssertionError("it never ends")
+
+
+def test_gold_repeats_and_audits_of_gradings_are_handed_out_and_counted(
+    project: Project, ana: User, rita: User, ada: User, signed_in
+) -> None:
+    shares = {"gold_share": 0.25, "repeat_share": 0.2, "random_share": 0.5}
+    tasks_make(project, n=24, overlap=1, settings=shares | {"audit_rate": 1.0})
+    tasks_make(project, n=4, gold=[2, 4, 6], name="known")
+    grade_all(project, ana, {"known-3": [6, 4, 2]})  # one of four she gets the wrong way round
+    found = values_controls(project=project, user=ana)
+    assert (found["gold"].n, found["gold"].value) == (4, 0.75)
+    n_repeats = Slot.objects.filter(kind="repeat", annotator=ana, state="done").count()
+    assert n_repeats
+    assert (found["repeats"].n, found["repeats"].value) == (n_repeats, 1.0)
+    assert found["audits"].n == 0
+
+    wrong = {f"task-{number}": [7, 1, 1] for number in range(1, 7)}
+    grade_all(project, rita, wrong, audits=True)
+    found = values_controls(project=project, user=ana)
+    audited = Slot.objects.filter(kind="audit", annotator=rita, state="done")
+    assert audited.count() == found["audits"].n == 24
+    assert found["audits"].value == 18 / 24
+
+    page = signed_in(ada).get(f"/p/{project.slug}/agreement/annotators/{ana.pk}/")
+    bases = [line.basis for line in page.context["lines"]]
+    assert bases == ["4 answers", f"{n_repeats} repeats", "24 audits"]
+    sent = signed_in(ada).get(f"/p/{project.slug}/agreement/annotators/{ana.pk}/figures.csv")
+    assert b'"values_gold","0.75"' in b"".join(sent.streaming_content)

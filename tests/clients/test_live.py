@@ -11,9 +11,9 @@ from pytest_django.live_server_helper import LiveServer
 from apps.accounts.models import Project, User
 from apps.accounts.services import token_create
 from apps.labeling import services
-from apps.labeling.models import LabelingSettings, Vote
+from apps.labeling.models import Answer, LabelingSettings, Vote
 from concord_client import AsyncClient, Client, ConcordError
-from tests.labeling.pairs import rows_make
+from tests.labeling.pairs import rows_make, tasks_make
 
 README = Path(__file__).resolve().parents[2] / "clients" / "python" / "README.md"
 ONE_VOTE = {"overlap": 1, "max_overlap": 1, "least_votes": 1, "least_agreeing": 1}
@@ -80,6 +80,30 @@ def test_a_whole_round_by_the_client(
         assert admin.dispute(project.slug, dispute.comparison).rulings == (ruled,)
         (row,) = admin.disputes(project.slug, page=1, show="settled")
         assert (row.comparison, row.ruled) == (tied.comparison, True)
+
+
+def test_gradings_and_rankings_come_where_they_are_asked_for(
+    transactional_db: None, live_server: LiveServer, project: Project, ana: User
+) -> None:
+    tasks_make(project, n=1, k=3)
+    tasks_make(project, n=2, k=4, kind="rank", name="rank")
+    with Client(live_server.url, token_of(ana, "label")) as annotator:
+        assert annotator.next(project.slug).nothing is not None  # pairs alone
+        task = annotator.next(project.slug, kinds=["grade"]).task
+        assert (task.kind, task.scale.low, task.scale.high, len(task.responses)) == (
+            *("grade", 1, 7),
+            3,
+        )
+        with pytest.raises(ConcordError) as refused:
+            annotator.rate(task, [1, 2, 9])
+        assert (refused.value.status, refused.value.field) == (400, "values")
+        stored = annotator.rate(task, [3, 7, 1])
+        answer = Answer.objects.get(pk=stored.vote)
+        assert [answer.values[place - 1] for place in answer.shown] == [3, 7, 1]
+        assert (answer.source, stored.task.kind) == ("api", "rank")
+        skipped = annotator.skip(stored.task, "Too long.", kinds=["rank"])
+        done = annotator.rate(skipped.task, [1, 2, 2, 4])
+        assert (done.task, done.nothing.code) == (None, "yours_done")
 
 
 def test_refusals_arrive_with_status_code_field_row_and_details(

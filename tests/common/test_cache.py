@@ -88,7 +88,8 @@ def test_no_session_can_be_read_from_redis_or_moved(
     for key, kind in kept.items():
         assert session.encode() not in key
         if kind == b"string":
-            assert session.encode() not in store.get(key)
+            # one that ran out meanwhile holds nothing
+            assert session.encode() not in (store.get(key) or b"")
 
     prefix = "django.contrib.sessions.cached_db"
     theirs = "o" * 32

@@ -1,7 +1,7 @@
 """What the pages of annotators print, the list and one person: stored figures in, words out."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from apps.accounts.models import User
@@ -10,6 +10,7 @@ from apps.agreement.selectors.annotators import Difference, Model
 from apps.common import numbers
 from apps.common.numbers import points
 from measures.annotators import LEVEL
+from measures.estimate import Interval
 from measures.voting import CHOICES
 
 Figure = dict[str, Any]
@@ -219,6 +220,39 @@ def lines(report: AnnotatorReport, model: Model | None) -> list[FigureRow]:
         _skill_line(figures["skill"]),
         _model_line(model),
         _drift_line(figures["drift"]),
+    ]
+
+
+_VALUES = {
+    "gold": ("Right on gold gradings and rankings", "answers"),
+    "repeats": ("Same grading or ranking at a hidden repeat", "repeats"),
+    "audits": ("Gradings and rankings that an audit confirmed", "audits"),
+}
+
+
+def values_lines(found: Mapping[str, Interval]) -> list[FigureRow]:
+    """Those of which there is something to count."""
+    return [
+        FigureRow(
+            name,
+            percent(found[key].value),
+            f"{range_of(asdict(found[key]))} %",
+            f"{found[key].n:,} {noun}",
+            "",
+            "Within a sixth of the scale on average, or five of six pairs in the same order.",
+        )
+        for key, (name, noun) in _VALUES.items()
+        if found[key].n
+    ]
+
+
+def values_rows(found: Mapping[str, Interval]) -> list[dict[str, Any]]:
+    """The same for the CSV."""
+    parts = ("value", "low", "high", "n")
+    return [
+        {"figure": f"values_{key}"} | {part: getattr(one, part) for part in parts}
+        for key, one in found.items()
+        if one.n
     ]
 
 

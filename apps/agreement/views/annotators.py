@@ -16,6 +16,7 @@ from apps.agreement.forms import AnnotatorsFilter, LeaveOutForm
 from apps.agreement.screens import annotator_charts as charts
 from apps.agreement.screens import annotators as screen
 from apps.agreement.selectors import annotators as reads
+from apps.agreement.selectors.values import values_controls
 from apps.agreement.services.annotators import (
     annotator_leave_out,
     annotator_reports_refresh,
@@ -79,9 +80,10 @@ def annotator_csv(request: Request, user_id: int) -> StreamingHttpResponse:
     """One person's figures, and the numbers behind the charts."""
     user = _person(request, user_id)
     report = reads.reports_of(project=request.project).filter(user=user).first()
-    rows: Iterable[Mapping[str, Any]] = ()
+    of_values = screen.values_rows(values_controls(project=request.project, user=user))
+    rows: Iterable[Mapping[str, Any]] = of_values
     if report is not None:
-        rows = chain(screen.figure_rows(report), charts.chart_rows(report.figures))
+        rows = chain(screen.figure_rows(report), of_values, charts.chart_rows(report.figures))
     name = f"{request.project.slug}-annotator-{user_id}.csv"
     return _csv(screen.PERSON_COLUMNS, rows, name)
 
@@ -140,12 +142,13 @@ def _page(
         "annotator": reads.annotator_of(project=project, user=user),
         "is_admin": with_names,
     }
+    context["lines"] = of_values = screen.values_lines(values_controls(project=project, user=user))
     if report is not None:
         model = reads.model_of(project=project, user=user)
         found = reads.differences_of(project=project, user=user)
         context |= {
             "verdict": screen.verdict(report),
-            "lines": screen.lines(report, model),
+            "lines": screen.lines(report, model) + of_values,
             "confusion": screen.confusion_rows(model),
             "model": model,
             "differences": screen.differences(found, excerpt),

@@ -104,7 +104,7 @@ def votes_import(request: HttpRequest, slug: str, payload: VotesIn) -> Status:
     "/projects/{slug}/next",
     auth=needs("label"),
     response=NextOut,
-    summary="The pair you hold, else the next one",
+    summary="What you hold, else the next one",
 )
 def next_pair(
     request: HttpRequest,
@@ -120,12 +120,14 @@ def next_pair(
     "/slots/{slot}/vote",
     auth=needs("label"),
     response=VoteOut,
-    summary="Vote on a pair you hold; the answer carries the next one",
+    summary="Answer what you hold; the reply carries the next one",
 )
-def slot_vote(request: HttpRequest, payload: VoteIn, slot: int = Key) -> dict[str, Any]:
+def slot_vote(
+    request: HttpRequest, payload: VoteIn, slot: int = Key, kinds: list[Kind] = KINDS_ASKED
+) -> dict[str, Any]:
     """Sending the same vote again is harmless: it is stored once."""
     result = services.vote_cast(
-        kinds=PAIRS,
+        kinds=kinds,
         slot=slot,
         annotator=request.user,
         idempotency_key=payload.idempotency_key,
@@ -139,11 +141,13 @@ def slot_vote(request: HttpRequest, payload: VoteIn, slot: int = Key) -> dict[st
     "/slots/{slot}/skip",
     auth=needs("label"),
     response=NextOut,
-    summary="Pass on a pair; it goes to others",
+    summary="Pass on what you hold; it goes to others",
 )
-def slot_skip(request: HttpRequest, payload: SkipIn, slot: int = Key) -> dict[str, Any]:
+def slot_skip(
+    request: HttpRequest, payload: SkipIn, slot: int = Key, kinds: list[Kind] = KINDS_ASKED
+) -> dict[str, Any]:
     user, reason = request.user, payload.reason
-    return _next(services.slot_skip(slot=slot, annotator=user, reason=reason, kinds=PAIRS))
+    return _next(services.slot_skip(slot=slot, annotator=user, reason=reason, kinds=kinds))
 
 
 @router.post(

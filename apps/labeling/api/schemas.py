@@ -106,8 +106,11 @@ class NextOut(Schema):
 
 
 class VoteIn(Schema):
-    """`side` as the pair was shown, or `choice` in stored terms; one of the two."""
+    """`side` as the pair was shown, or `choice` in stored terms, or `values` of another kind."""
 
+    values: list[int] = Field(
+        [], max_length=9, description="to grade or rank: one for each response, as shown"
+    )
     side: str = Field("", description="left, right, tie, both_bad")
     choice: str = Field("", description="a, b, tie, both_bad")
     idempotency_key: str = Field(max_length=80, description="the pair's key, or one of your own")

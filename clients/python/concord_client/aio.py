@@ -71,24 +71,46 @@ class AsyncClient:
 
     # --- labeling --------------------------------------------------------------------------------
 
-    async def next(self, project: str) -> types.Next:
-        """The pair you hold, else the next one; prolongs its lease."""
-        return await self._send(operations.next_pair(project))
+    async def next(self, project: str, *, kinds: Sequence[str] = ()) -> types.Next:
+        """What you hold, else the next one; prolongs its lease. kinds: what you can show, of pair,
+        grade and rank; pairs where nothing is said."""
+        return await self._send(operations.next_pair(project, kinds))
 
     async def vote(
-        self, pair: types.Pair, side: str = "", *, choice: str = "", **answer: Unpack[Answer]
+        self,
+        pair: types.Pair,
+        side: str = "",
+        *,
+        choice: str = "",
+        kinds: Sequence[str] = (),
+        **answer: Unpack[Answer],
     ) -> types.Vote:
-        """Vote on a pair you hold; the answer carries the next one.
+        """Vote on a pair you hold; the answer carries the next one, of these `kinds`.
 
         side: left, right, tie or both_bad, as shown; or choice: a, b, tie or both_bad in stored
         terms. Errors: code `lease_lost` when others have the pair now; nothing is counted then.
         """
         body = operations.answer_body(pair.key, side, choice, answer)
-        return await self._send(operations.vote(pair.slot, body))
+        return await self._send(operations.vote(pair.slot, body, kinds))
 
-    async def skip(self, pair: types.Pair, reason: str = "") -> types.Next:
-        """Pass on a pair; it goes to others and does not come back to you."""
-        return await self._send(operations.skip(pair.slot, reason))
+    async def rate(
+        self,
+        task: types.Task,
+        values: Sequence[int],
+        *,
+        kinds: Sequence[str] = ("grade", "rank"),
+        **answer: Unpack[Answer],
+    ) -> types.Vote:
+        """Grade or rank a task you hold: one whole number of its scale for each response, in the
+        order of `task.responses`. As `vote` otherwise."""
+        body = {"idempotency_key": task.key, "values": list(values), **answer}
+        return await self._send(operations.vote(task.slot, body, kinds))
+
+    async def skip(
+        self, item: types.Pair | types.Task, reason: str = "", *, kinds: Sequence[str] = ()
+    ) -> types.Next:
+        """Pass on a pair or task; it goes to others and does not come back to you."""
+        return await self._send(operations.skip(item.slot, reason, kinds))
 
     async def revise(
         self,

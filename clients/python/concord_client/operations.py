@@ -28,7 +28,7 @@ class Operation(Generic[T]):
     template: str
     read: Callable[[Mapping[str, Any]], T]
     names: Mapping[str, str | int] = field(default_factory=dict)
-    query: Mapping[str, str | int] = field(default_factory=dict)
+    query: Mapping[str, str | int | Sequence[str]] = field(default_factory=dict)
     body: Mapping[str, Any] | None = None
 
     @property
@@ -38,18 +38,23 @@ class Operation(Generic[T]):
         )
 
 
-def next_pair(project: str) -> Operation[types.Next]:
-    return Operation("POST", "/projects/{slug}/next", types.Next.read, {"slug": project})
+def next_pair(project: str, kinds: Sequence[str] = ()) -> Operation[types.Next]:
+    template = "/projects/{slug}/next"
+    return Operation("POST", template, types.Next.read, {"slug": project}, _kinds(kinds))
 
 
-def vote(slot: int, body: Mapping[str, Any]) -> Operation[types.Vote]:
-    template = "/slots/{slot}/vote"
-    return Operation("POST", template, types.Vote.read, {"slot": slot}, body=body)
+def vote(slot: int, body: Mapping[str, Any], kinds: Sequence[str] = ()) -> Operation[types.Vote]:
+    template, query = "/slots/{slot}/vote", _kinds(kinds)
+    return Operation("POST", template, types.Vote.read, {"slot": slot}, query, body)
 
 
-def skip(slot: int, reason: str) -> Operation[types.Next]:
-    template = "/slots/{slot}/skip"
-    return Operation("POST", template, types.Next.read, {"slot": slot}, body={"reason": reason})
+def skip(slot: int, reason: str, kinds: Sequence[str] = ()) -> Operation[types.Next]:
+    template, query = "/slots/{slot}/skip", _kinds(kinds)
+    return Operation("POST", template, types.Next.read, {"slot": slot}, query, {"reason": reason})
+
+
+def _kinds(kinds: Sequence[str]) -> dict[str, Sequence[str]]:
+    return {"kinds": kinds} if kinds else {}
 
 
 def revise(vote: int, body: Mapping[str, Any]) -> Operation[types.Revision]:

@@ -38,19 +38,38 @@ class Client:
         self._run(self._client.close())
         self._runner.close()
 
-    def next(self, project: str) -> types.Next:
+    def next(self, project: str, *, kinds: Sequence[str] = ()) -> types.Next:
         """See `AsyncClient.next`."""
-        return self._run(self._client.next(project))
+        return self._run(self._client.next(project, kinds=kinds))
 
     def vote(
-        self, pair: types.Pair, side: str = "", *, choice: str = "", **answer: Unpack[Answer]
+        self,
+        pair: types.Pair,
+        side: str = "",
+        *,
+        choice: str = "",
+        kinds: Sequence[str] = (),
+        **answer: Unpack[Answer],
     ) -> types.Vote:
         """See `AsyncClient.vote`."""
-        return self._run(self._client.vote(pair, side, choice=choice, **answer))
+        return self._run(self._client.vote(pair, side, choice=choice, kinds=kinds, **answer))
 
-    def skip(self, pair: types.Pair, reason: str = "") -> types.Next:
+    def rate(
+        self,
+        task: types.Task,
+        values: Sequence[int],
+        *,
+        kinds: Sequence[str] = ("grade", "rank"),
+        **answer: Unpack[Answer],
+    ) -> types.Vote:
+        """See `AsyncClient.rate`."""
+        return self._run(self._client.rate(task, values, kinds=kinds, **answer))
+
+    def skip(
+        self, item: types.Pair | types.Task, reason: str = "", *, kinds: Sequence[str] = ()
+    ) -> types.Next:
         """See `AsyncClient.skip`."""
-        return self._run(self._client.skip(pair, reason))
+        return self._run(self._client.skip(item, reason, kinds=kinds))
 
     def revise(
         self,

@@ -99,6 +99,33 @@ class Pair(Answered):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Scale(Answered):
+    """Grades from low, the worst, to high (`kind` graded); ranks from 1, the best (ranking)."""
+
+    kind: str
+    low: int
+    high: int
+    low_label: str = ""
+    high_label: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task(Answered):
+    """Responses to grade or to rank (`kind`), in your hands until `leased_until`."""
+
+    slot: int
+    task: int
+    kind: str
+    key: str
+    prompt: tuple[Message, ...] = field(metadata=_MESSAGES)
+    responses: tuple[tuple[Message, ...], ...] = field(
+        metadata={"read": lambda every: tuple(_MESSAGES["read"](one) for one in every)}
+    )
+    scale: Scale = field(metadata={"read": Scale.read})
+    leased_until: datetime = field(metadata=_MOMENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Nothing(Answered):
     """Why there is no pair; `code` is for programs (held, paused, all_done, …)."""
 
@@ -109,11 +136,10 @@ class Nothing(Answered):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Next(Answered):
-    """Either a pair or the reason why there is none. `task`: one of another kind, as the API gives
-    it, where `kinds` asked for those."""
+    """A pair, a task of another kind where `kinds` asked for those, or why there is neither."""
 
     pair: Pair | None = field(metadata={"read": Pair.read}, default=None)
-    task: dict[str, Any] | None = None
+    task: Task | None = field(metadata={"read": Task.read}, default=None)
     nothing: Nothing | None = field(metadata={"read": Nothing.read}, default=None)
 
 
@@ -333,6 +359,11 @@ class LabelingSettings(Answered):
     Shares are fractions: of hand-outs for gold, repeat and audit, of the rest for random.
     """
 
+    task_kind: str
+    grade_low: int
+    grade_high: int
+    grade_low_label: str
+    grade_high_label: str
     overlap: int
     max_overlap: int
     least_votes: int
