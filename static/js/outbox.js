@@ -302,5 +302,5 @@
     }
   });
 
-  concord.outbox = { add, settle, stored, refuse, release, items, holds: TIMEOUT };
+  concord.outbox = { add, deliver, settle, stored, refuse, release, items, holds: TIMEOUT };
 })();

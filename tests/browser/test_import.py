@@ -186,7 +186,7 @@ def test_ana_grades_and_ranks_by_keyboard_alone_and_changes_her_mind(
 ) -> None:
     page = open_page()
     sign_in(page, "ana")
-    page.goto(f"{live_server.url}/p/arguments/rate/")
+    page.goto(f"{live_server.url}/p/arguments/label/")
     expect(page.locator("#pair-title")).to_be_focused()
     no_serious_violation_of_ratings(page, "desktop")
     for key in "625":
@@ -224,12 +224,43 @@ def test_ana_grades_and_ranks_by_keyboard_alone_and_changes_her_mind(
     assert [changed.values[place - 1] for place in changed.shown] == [6, 7, 5, 3]
 
 
+def test_grades_given_offline_are_delivered_once_the_line_is_back(
+    live_server, open_page, sign_in, project: Project
+) -> None:
+    page = open_page()
+    sign_in(page, "ana")
+    page.goto(f"{live_server.url}/p/arguments/label/")
+    expect(page.locator("#pair-title")).to_be_focused()
+    page.context.set_offline(True)
+    for key in "6253":
+        page.keyboard.press(key)
+    page.keyboard.press("Enter")
+    expect(page.locator("[data-undelivered]")).to_contain_text("Not delivered yet")
+    shot(page, "offline")
+    page.keyboard.press("Enter")  # again: the same answer, kept once
+    assert not Answer.objects.exists()
+    page.context.set_offline(False)
+    expect(page.locator("#pair-title")).to_have_text("Rank 3 answers")
+    stored = Answer.objects.get()
+    assert [stored.values[place - 1] for place in stored.shown] == [6, 2, 5, 3]
+    expect(page.locator("[data-undelivered]")).to_have_count(0)
+    for key in "213":
+        page.keyboard.press(key)
+    LabelingSettings.objects.update(overlap=2, max_overlap=2)
+    places = Slot.objects.filter(task__external_id="rank")
+    places.filter(state="free").update(state="withdrawn")
+    places.filter(state="leased").update(annotator=person_make("Ben", project, Role.ANNOTATOR))
+    page.keyboard.press("Enter")  # others have it by now: said, not lost in silence
+    expect(page.locator("[data-refused]")).to_be_visible()
+    assert Answer.objects.count() == 1
+
+
 def test_on_a_phone_a_finger_rates_without_dragging_and_nothing_is_cut_off(
     live_server, open_page, sign_in, project: Project
 ) -> None:
     page = open_page(phone=True)
     sign_in(page, "ana")
-    page.goto(f"{live_server.url}/p/arguments/rate/")
+    page.goto(f"{live_server.url}/p/arguments/label/")
     no_serious_violation_of_ratings(page, "phone")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert all(

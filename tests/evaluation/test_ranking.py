@@ -122,7 +122,7 @@ def test_ana_sees_neither_score_nor_model(
     outputs_send(checkpoint=checkpoint, assessment=assessment, user=emil)
     lease = slot_lease_next(project=checkpoint.project, annotator=ana)
     assert not {"score", "origin", "model", "ranking"} & set(lease.__dataclass_fields__)
-    html = signed_in(ana).get(f"/p/{checkpoint.project.slug}/rate/").content.decode()
+    html = signed_in(ana).get(f"/p/{checkpoint.project.slug}/label/").content.decode()
     policy = assessment.inputs.get(role="policy").checkpoint_id
     assert "Question" in html
     for secret in (policy, checkpoint.pk, assessment.pk, "ranking-", "disagreement"):

@@ -408,10 +408,8 @@ def rating_slot_id(world: World) -> dict[str, Any]:
 
 RATED = {"idempotency_key": "k", "values": [1, 2]}
 RATINGS = [
-    page("labeling:rate", LABELERS),
     post("labeling:rate_submit", LABELERS, ok=400),  # nothing rated
     post("labeling:rate_skip", LABELERS, ok=400),
-    post("labeling:rate_hold", LABELERS, ok=200),
     page("labeling:ratings_mine", LABELERS),
     # nobody here has rated anything, and a rating is its annotator's own
     page("labeling:rating_change", LABELERS, args={"rating_id": 1}, ok=404),

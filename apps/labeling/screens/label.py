@@ -25,6 +25,7 @@ from apps.labeling.models import Guideline
 from apps.labeling.rendering import text_html, texts_html
 from apps.labeling.rendering.maths import text_escaped
 from apps.labeling.selectors.hours import completion_of
+from apps.labeling.selectors.ratings import has_rating_tasks
 from apps.labeling.services import FLAGS, Lease, NothingReason, Questions
 from apps.labeling.services.results import Criterion
 from apps.labeling.texts import Messages
@@ -106,7 +107,7 @@ LOOKS = {
 
 def context_of(reason: NothingReason, *, project: Project, annotator: User) -> dict[str, Any]:
     """What the page needs besides the reason itself."""
-    more: dict[str, Any] = {"look": LOOKS[reason.code]}
+    more: dict[str, Any] = {"look": LOOKS[reason.code], "rated": has_rating_tasks(project)}
     if reason.code == "guideline":
         more |= reading(project=project, user=annotator)
     if reason.code == "qualification":

@@ -15,7 +15,7 @@ from apps.labeling.rendering import texts_html
 from apps.labeling.screens.label import SKIP_REASONS, WHO
 from apps.labeling.selectors.ratings import responses_of
 from apps.labeling.services import LONGEST_RATIONALE
-from apps.labeling.services.results import Lease, NothingReason, Scale
+from apps.labeling.services.results import Lease, Scale
 from apps.labeling.texts import Messages
 
 
@@ -37,24 +37,22 @@ class Card:
 
 
 def context(
-    got: Lease | NothingReason,
+    got: Lease,
     *,
     notice: str = "",
     typed: Sequence[int | None] = (),
     note: str = "",
 ) -> dict[str, Any]:
-    """The context of `rating.html`: a task to rate, or why there is none.
+    """The context of `rating.html`: a task to rate.
 
     typed, note: what the person had entered, given back when it could not be stored.
     """
     common = {
-        "page_title": gettext("Rate"),
-        "nav": "rate",
+        "page_title": gettext("Label"),
+        "nav": "label",
         "notice": notice,
         "n_today": got.n_today,
     }
-    if isinstance(got, NothingReason):
-        return common | {"nothing": got}
     return (
         common
         | cards_shown(got.prompt, got.responses, got.scale, typed)
@@ -79,7 +77,7 @@ def context_of_change(
     scale = Scale.of(rating.task)
     return cards_shown(rating.task.prompt.messages, answers, scale, values) | {
         "page_title": gettext("Change your rating"),
-        "nav": "rate",
+        "nav": "label",
         "notice": notice,
         "editing": rating,
         "answer_id": f"rated-{rating.pk}",

@@ -16,7 +16,6 @@ from apps.labeling import selectors, services
 from apps.labeling.models import Vote
 from apps.labeling.screens.imports import due_of
 from apps.labeling.screens.label import LOOKS, Look
-from apps.labeling.selectors.ratings import has_rating_tasks
 from apps.labeling.services import LABELERS, NothingReason, Qualification
 from apps.labeling.texts import excerpt
 
@@ -94,7 +93,6 @@ class ProjectWork:
     leased_until: datetime | None
     nothing: NothingReason | None
     qualification: Qualification | None
-    has_rating_tasks: bool
     due_on: date | None
 
     @property
@@ -158,6 +156,5 @@ def project_work(membership: Membership, user: User) -> ProjectWork:
         qualification=services.qualification_of(project=project, user=user)
         if code == "qualification"
         else None,
-        has_rating_tasks=has_rating_tasks(project),
         due_on=due_of(project=project),
     )

@@ -41,6 +41,7 @@ from apps.labeling.screens import work as work_screen
 from apps.labeling.screens.annotators import topics_of
 from apps.labeling.screens.work import answer_rows, answers_only
 from apps.labeling.selectors import AnsweredPair
+from apps.labeling.selectors.ratings import has_rating_tasks
 from apps.labeling.services import LABELERS, Lease, NothingReason
 
 Next = Lease | NothingReason
@@ -94,7 +95,7 @@ def label(request: Request) -> HttpResponse:
     back_to = _back_to(request.GET, "from")
     if not notice and _auditing(request) and isinstance(got, Lease):
         notice = _AUDITING if _is_audit(got) else _HELD
-    return _shown(request, got, undo=_undo(request), back_to=back_to, notice=notice)
+    return shown(request, got, undo=_undo(request), back_to=back_to, notice=notice)
 
 
 @require_POST
@@ -111,7 +112,7 @@ def vote(request: Request) -> HttpResponse:
             **form.answer_fields(),
         )
         done = _go_on(request, result.next or _next(request), undo=f"answer={result.vote.pk}")
-        return _stored(done, form.cleaned_data["key"])
+        return stored(done, form.cleaned_data["key"])
 
     return _try(request, form, act)
 
@@ -129,7 +130,7 @@ def skip(request: Request) -> HttpResponse:
                 raise
             following = _next(request)
         done = _go_on(request, following, undo=_undo(request))
-        return _stored(done, f"skip.{form.cleaned_data['slot']}")
+        return stored(done, f"skip.{form.cleaned_data['slot']}")
 
     return _try(request, form, act)
 
@@ -150,7 +151,7 @@ def revise(request: Request, vote_id: int) -> HttpResponse:
         done = _changed(
             request, gettext("Your answer was changed."), undo=f"answer={result.vote.pk}"
         )
-        return _stored(done, form.cleaned_data["key"])
+        return stored(done, form.cleaned_data["key"])
 
     return _try(request, form, act, answered=vote_id)
 
@@ -217,7 +218,7 @@ def _try(
         else:
             got = _next(request)
             same = isinstance(got, Lease) and request.POST.get("slot") == str(got.slot)
-        response = _shown(
+        response = shown(
             request,
             got,
             status=error.status,
@@ -230,7 +231,7 @@ def _try(
         return response
 
 
-def _stored(response: HttpResponse, key: str) -> HttpResponse:
+def stored(response: HttpResponse, key: str) -> HttpResponse:
     """Tell the browser's outbox, which may forget what is stored."""
     response["Concord-Stored"] = key
     return response
@@ -256,7 +257,7 @@ def _go_on(request: Request, got: Next, *, undo: str) -> HttpResponse:
     """The next pair in place, or without JavaScript the page that shows it."""
     if not request.htmx:
         return redirect(label_url(request))
-    return _shown(request, got, undo=undo)
+    return shown(request, got, undo=undo)
 
 
 def _changed(request: Request, said: str, *, undo: str) -> HttpResponse:
@@ -269,10 +270,10 @@ def _changed(request: Request, said: str, *, undo: str) -> HttpResponse:
         messages.success(request, said)
         return redirect(label_url(request))
     notice = screen.Notice(said, tone="good", icon="circle-check")
-    return _shown(request, _next(request), undo=undo, notice=notice)
+    return shown(request, _next(request), undo=undo, notice=notice)
 
 
-def _shown(
+def shown(
     request: Request, got: Next | AnsweredPair, *, status: int = 200, **more: Any
 ) -> HttpResponse:
     """The screen of the kind of task that came."""
@@ -365,6 +366,7 @@ def answers(request: Request) -> HttpResponse:
         "form": form,
         "filtered": any(wanted.values()),
         "page": page,
+        "rated": has_rating_tasks(request.project),
         "rows": answer_rows(page, named=request.role in READERS),
         "n_today": selectors.answers_today(project=request.project, annotator=request.user),
     }

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.core.paginator import Paginator
-from django.http import Http404, HttpResponse, JsonResponse
+from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
@@ -16,6 +16,7 @@ from apps.common.http import Request
 from apps.labeling.forms import LETTERS, ChangeForm, RatingForm, SkipForm, TasksFilter, values_typed
 from apps.labeling.models import MOST_RESPONSES, Answer, Slot, Task
 from apps.labeling.screens import rating_screen
+from apps.labeling.screens.label import Notice
 from apps.labeling.screens.rating_screen import cards_shown
 from apps.labeling.selectors.ratings import (
     RaterScales,
@@ -33,20 +34,13 @@ from apps.labeling.selectors.ratings import (
 from apps.labeling.services import LABELERS, slot_lease_next, slot_skip, vote_cast, vote_revise
 from apps.labeling.services.kinds import KINDS
 from apps.labeling.services.pairs_of_answers import pairs_make
-from apps.labeling.services.results import Lease, NothingReason, Scale
+from apps.labeling.services.results import Lease, Scale
 from apps.labeling.services.review import task_drop, task_reopen
 from apps.labeling.texts import excerpt
-from apps.labeling.views.label import label_url
+from apps.labeling.views.label import label_url, shown, stored
 
 PER_PAGE = 50
 _SCREEN = "labeling/rating.html"
-
-
-@require_safe
-@project_page(LABELERS)
-def rate(request: Request) -> HttpResponse:
-    """The task in hand or the next one."""
-    return render(request, _SCREEN, rating_screen.context(_next(request)))
 
 
 @require_POST
@@ -60,7 +54,7 @@ def submit(request: Request) -> HttpResponse:
         _slot_check(slot)
         vote_cast(slot=slot, annotator=request.user, lease_next=False, **form.rating())
 
-    return _try(request, act)
+    return _try(request, act, request.POST.get("key", ""))
 
 
 @require_POST
@@ -73,17 +67,7 @@ def skip(request: Request) -> HttpResponse:
         _slot_check(form.cleaned_data["slot"])
         slot_skip(annotator=request.user, kinds=tuple(KINDS), **form.cleaned_data)
 
-    return _try(request, act)
-
-
-@require_POST
-@project_page(LABELERS)
-def hold(request: Request) -> HttpResponse:
-    """Keep the task in hand a while longer, for someone who is still reading it."""
-    got = _next(request)
-    if isinstance(got, NothingReason):
-        return JsonResponse({"slot": None, "leased_until": None})
-    return JsonResponse({"slot": got.slot, "leased_until": got.leased_until.isoformat()})
+    return _try(request, act, f"skip.{request.POST.get('slot', '')}")
 
 
 @require_safe
@@ -95,7 +79,7 @@ def mine(request: Request) -> HttpResponse:
     page = Paginator(found, PER_PAGE).get_page(request.GET.get("page"))
     context = {
         "page_title": gettext("My ratings"),
-        "nav": "rate",
+        "nav": "answers",
         "search": search,
         "page": page,
         "rows": [_row(rating) for rating in page],
@@ -124,31 +108,32 @@ def change(request: Request, rating_id: int) -> HttpResponse:
     return redirect("labeling:ratings_mine", request.project.slug)
 
 
-def _next(request: Request) -> Lease | NothingReason:
-    kinds = tuple(KINDS)
-    return slot_lease_next(project=request.project, annotator=request.user, kinds=kinds)
-
-
 def _slot_check(slot: int) -> None:
     if not Slot.objects.filter(pk=slot).exclude(task__kind=Task.Kind.PAIR).exists():
         raise Missing("There is no such rating task.", field="slot")
 
 
-def _try(request: Request, act: Callable[[], None]) -> HttpResponse:
-    """Act, then show the next task. What cannot be done is said above the task in hand."""
+def _try(request: Request, act: Callable[[], None], key: str) -> HttpResponse:
+    """Act, then show the next task; the browser's outbox is told that `key` is stored. What cannot
+    be done is said above the task in hand."""
     try:
         act()
     except Missing as error:
         raise Http404(error.message) from error
     except DomainError as error:
-        got = _next(request)
+        got = slot_lease_next(project=request.project, annotator=request.user)
         typed: dict[str, Any] = {}
         if isinstance(got, Lease) and request.POST.get("slot") == str(got.slot):
             n = min(len(got.responses), MOST_RESPONSES)
             typed = {"typed": values_typed(request.POST, n), "note": request.POST.get("note", "")}
-        context = rating_screen.context(got, notice=error.message, **typed)
-        return render(request, _SCREEN, context, status=error.status)
-    return redirect(label_url(request))
+        if isinstance(got, Lease) and got.kind != Task.Kind.PAIR:
+            context = rating_screen.context(got, notice=error.message, **typed)
+            response = render(request, _SCREEN, context, status=error.status)
+        else:
+            response = shown(request, got, status=error.status, notice=Notice(error.message))
+        response["Concord-Refused"] = error.code
+        return response
+    return stored(HttpResponse(status=204), key) if request.htmx else redirect(label_url(request))
 
 
 def _own(request: Request, rating: int) -> Answer:

@@ -69,6 +69,30 @@
     f.elements.note.value = kept.note;
   };
 
+  // --- sending: by the outbox, which keeps the answer here until the server has it
+  const send = (f, submitter) => {
+    const given = new FormData(f, submitter);
+    const isSkip = given.has("reason");
+    const key = isSkip ? `skip.${given.get("slot")}` : given.get("key");
+    window.concord.outbox.add({
+      key,
+      url: new URL(submitter?.getAttribute("formaction") ?? f.action, location.href).pathname,
+      who: f.dataset.who,
+      body: [...given].filter(([name]) => name !== "csrfmiddlewaretoken"),
+      at: Date.now(),
+      held: 0,
+      draft: keyOf(f),
+      text: isSkip ? "" : f.elements.note.value,
+    });
+    window.concord.outbox.deliver();
+  };
+  document.addEventListener("outbox:done", (event) => {
+    const f = form();
+    const { key } = event.detail;
+    if (f?.dataset.home && (f.elements.key.value === key || key === `skip.${f.elements.slot?.value}`))
+      location.assign(f.dataset.home);
+  });
+
   // --- keys
   const rate = (digit) => {
     const focused = document.activeElement?.closest?.("[data-card]");
@@ -162,9 +186,13 @@
       save();
     });
     f.addEventListener("submit", (event) => {
-      if (event.submitter?.name === "reason" || !open()) return;
-      event.preventDefault();
-      submit();
+      if (event.submitter?.name !== "reason" && open()) {
+        event.preventDefault();
+        submit();
+      } else if (f.dataset.home) {
+        event.preventDefault();
+        send(f, event.submitter);
+      }
     });
     document.getElementById("pair-title").focus({ preventScroll: true });
   });
