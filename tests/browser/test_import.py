@@ -248,8 +248,9 @@ def test_grades_given_offline_are_delivered_once_the_line_is_back(
         page.keyboard.press(key)
     LabelingSettings.objects.update(overlap=2, max_overlap=2)
     places = Slot.objects.filter(task__external_id="rank")
-    places.filter(state="free").update(state="withdrawn")
-    places.filter(state="leased").update(annotator=person_make("Ben", project, Role.ANNOTATOR))
+    ben, cora = (person_make(name, project, Role.ANNOTATOR) for name in ("Ben", "Cora"))
+    places.filter(state="leased").update(annotator=ben)
+    places.filter(state="free").update(state="done", annotator=cora)
     page.keyboard.press("Enter")  # others have it by now: said, not lost in silence
     expect(page.locator("[data-refused]")).to_be_visible()
     assert Answer.objects.count() == 1
