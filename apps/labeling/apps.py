@@ -59,7 +59,7 @@ class LabelingConfig(AppConfig):
         last_export("votes", "Votes", _votes)
         project_copy_add(labeling_settings_copy)
         project_question_add(
-            ProjectQuestion("task_kind", _("What people do"), _task_kinds, task_kind_set)
+            ProjectQuestion("task_kind", "What people do", _task_kinds, task_kind_set)
         )
         for step in (
             SetupStep(10, _("File"), "labeling:imports", has_tasks, ("labeling:import",)),
