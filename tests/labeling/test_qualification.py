@@ -17,6 +17,7 @@ from apps.common.errors import Conflict, DomainError, Missing, Refused
 from apps.labeling import services
 from apps.labeling.models import (
     Annotator,
+    Answer,
     Comparison,
     LabelingSettings,
     QualificationAnswer,
@@ -31,7 +32,15 @@ from apps.labeling.services.qualification import (
     attempt_start,
     qualification_of,
 )
-from tests.labeling.pairs import answer_all, leased, practice_make, qualified, right_side, rows_make
+from tests.labeling.pairs import (
+    answer_all,
+    leased,
+    practice_make,
+    qualified,
+    right_side,
+    rows_make,
+    tasks_make,
+)
 from tests.people import person_make
 
 
@@ -367,3 +376,39 @@ def test_pressing_at_once_starts_one_attempt_and_keeps_one_answer() -> None:
     services.guideline_publish(project=project, body="New.", by=ana, is_major=True)
     together(lambda _: services.guideline_acknowledge(project=project, user=ana, version=2).pk)
     assert AuditEvent.objects.filter(action="guideline.acknowledged").count() == 1
+
+
+# Gradings and rankings are practised too, by whoever is to give them.
+
+
+def test_gradings_and_rankings_are_practised_as_they_are_asked(
+    project: Project, ana: User, signed_in: Callable[[User], Client]
+) -> None:
+    asked = {"qualification_pairs": 2, "qualification_pass": 0.5, "qualification_attempts": 2}
+    known = {"gold": [2, 6, 4], "stratum": "practice", "explanation": "The second is **right**."}
+    tasks_make(project, n=1, k=3, settings=asked, name="practice", **known)
+    tasks_make(project, n=1, kind="rank", name="order", **known | {"gold": [3, 1, 2]})
+    assert not Slot.objects.exists()  # practice is never in the queue
+    browser = signed_in(ana)
+    browser.post(f"{PATH}start/")
+    for number in (1, 2):
+        shown = page(browser)
+        row = QualificationAnswer.objects.select_related("comparison").get(position=number)
+        right = [row.comparison.gold_values[place - 1] for place in row.shown]
+        if number == 2:  # the wrong way round
+            high, low = max(right), min(right)
+            right = [high + low - value for value in right]
+        assert f'name="pair" value="{row.pk}"' in shown
+        sent = {f"value-{n}": str(value) for n, value in enumerate(right, start=1)}
+        half = browser.post(f"{PATH}answer/", {"pair": row.pk, "cards": "3", "value-1": "1"})
+        assert half.status_code == 302
+        row.refresh_from_db()
+        assert row.answered_at is None
+        after = browser.post(f"{PATH}answer/", sent | {"pair": row.pk, "cards": "3"}, follow=True)
+        assert "<strong>right</strong>" in after.content.decode()
+        row.refresh_from_db()
+        assert row.is_right is (number == 1)
+    attempt = QualificationAttempt.objects.get()
+    assert (attempt.state, attempt.n_right) == ("passed", 1)
+    assert len(re.findall(r"A \d · B \d · C \d", page(browser))) == 4
+    assert not Answer.objects.exists()

@@ -122,15 +122,18 @@ class QualificationAttempt(Stamped):
 
 
 class QualificationAnswer(models.Model):
-    """One pair of an attempt, and what was answered. Practice is not work: this is no vote."""
+    """One task of an attempt (`comparison`, of any kind) and what was answered: a pair's `choice`,
+    or `values` by stored place of responses that were `shown` in this order. This is no vote."""
 
     attempt = models.ForeignKey(
         QualificationAttempt, on_delete=models.CASCADE, related_name="answers"
     )
     comparison = models.ForeignKey(Comparison, on_delete=models.PROTECT, related_name="+")
     position = models.PositiveSmallIntegerField()
-    left_is = models.CharField(max_length=1, choices=[("a", "A"), ("b", "B")])
+    left_is = models.CharField(max_length=1, blank=True, choices=[("a", "A"), ("b", "B")])
     choice = models.CharField(max_length=8, blank=True, choices=Choice.choices)
+    shown = ArrayField(models.PositiveSmallIntegerField(), default=list, blank=True)
+    values = ArrayField(models.SmallIntegerField(), default=list, blank=True)
     is_right = models.BooleanField(null=True, blank=True)
     answered_at = models.DateTimeField(null=True, blank=True)
 
@@ -143,8 +146,9 @@ class QualificationAnswer(models.Model):
                 fields=["attempt", "position"], name="qualification_position_once"
             ),
             models.CheckConstraint(
-                condition=Q(choice="", is_right__isnull=True, answered_at__isnull=True)
-                | (~Q(choice="") & Q(is_right__isnull=False, answered_at__isnull=False)),
+                condition=Q(choice="", values=[], is_right__isnull=True, answered_at__isnull=True)
+                | (~Q(choice="") | ~Q(values=[]))
+                & Q(is_right__isnull=False, answered_at__isnull=False),
                 name="qualification_answered_wholly",
             ),
         ]

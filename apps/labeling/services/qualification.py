@@ -6,6 +6,7 @@ an attempt are drawn when it begins, so a reload or a lost connection finds it a
 
 import hashlib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -20,14 +21,15 @@ from apps.common.errors import Conflict, DomainError, Missing
 from apps.labeling.models import (
     Annotator,
     Choice,
-    Comparison,
     LabelingSettings,
     QualificationAnswer,
     QualificationAttempt,
+    Task,
 )
 from apps.labeling.selectors import settings_get
 from apps.labeling.services.answers import SIDES
 from apps.labeling.services.eligibility import annotator_lock
+from apps.labeling.services.kinds import agree, canonical
 
 Running = QualificationAttempt.State.RUNNING
 
@@ -105,14 +107,16 @@ def qualification_of(*, project: Project, user: User) -> Qualification:
     )
 
 
-def practice_pairs(*, project: Project, settings: LabelingSettings) -> QuerySet[Comparison]:
-    """The pairs an attempt may draw: not put aside, and with a right answer that has a button."""
+def practice_pairs(*, project: Project, settings: LabelingSettings) -> QuerySet[Task]:
+    """The tasks an attempt may draw, of every kind: not put aside, and with a right answer, of a
+    pair one that has a button."""
     offered = [Choice.A, Choice.B]
     offered += [Choice.TIE] if settings.show_tie else []
     offered += [Choice.BOTH_BAD] if settings.show_both_bad else []
-    return Comparison.objects.filter(
-        project=project, stratum=Comparison.Stratum.PRACTICE, gold__in=offered
-    ).exclude(state__in=(Comparison.State.REVIEW, Comparison.State.DROPPED))
+    known = Q(kind=Task.Kind.PAIR, gold__in=offered) | Q(gold_values__len__gt=0)
+    return Task.objects.filter(known, project=project, stratum=Task.Stratum.PRACTICE).exclude(
+        state__in=(Task.State.REVIEW, Task.State.DROPPED)
+    )
 
 
 @transaction.atomic
@@ -195,26 +199,33 @@ def _begin(project: Project, user: User, state: Qualification) -> QualificationA
     QualificationAnswer.objects.bulk_create(
         QualificationAnswer(
             attempt=attempt,
-            comparison_id=comparison,
+            comparison_id=pk,
             position=position,
-            left_is="ab"[_hash(f"side:{user.pk}:{number}:{comparison}") & 1],
+            left_is="" if places else "ab"[_hash(f"side:{user.pk}:{number}:{pk}") & 1],
+            shown=_order(f"order:{user.pk}:{number}:{pk}", places),
         )
-        for position, comparison in enumerate(drawn, start=1)
+        for position, (pk, places) in enumerate(drawn, start=1)
     )
     return attempt
 
 
-def _draw(project: Project, user: User, number: int) -> list[int]:
-    """Those the person has met least first, otherwise in an order of this attempt's own."""
+def _draw(project: Project, user: User, number: int) -> list[tuple[int, int]]:
+    """(task, how many responses it has, 0 of a pair): those the person has met least first,
+    otherwise in an order of this attempt's own."""
     pool = practice_pairs(project=project, settings=settings_get(project=project))
     answers = QualificationAnswer.objects.filter(
         attempt__project=project, attempt__user=user, answered_at__isnull=False
     )
     met = dict(answers.values("comparison").annotate(n=Count("id")).values_list("comparison", "n"))
     return sorted(
-        pool.values_list("pk", flat=True),
-        key=lambda pk: (met.get(pk, 0), _hash(f"draw:{user.pk}:{number}:{pk}")),
+        pool.annotate(places=Count("items")).values_list("pk", "places"),
+        key=lambda row: (met.get(row[0], 0), _hash(f"draw:{user.pk}:{number}:{row[0]}")),
     )
+
+
+def _order(name: str, places: int) -> list[int]:
+    """The stored places as this person sees them."""
+    return sorted(range(1, places + 1), key=lambda place: _hash(f"{name}:{place}"))
 
 
 def _hash(text: str) -> int:
@@ -222,13 +233,16 @@ def _hash(text: str) -> int:
 
 
 @transaction.atomic
-def attempt_answer(*, project: Project, user: User, answer: int, side: str) -> QualificationAnswer:
-    """Judge one pair of one's attempt: `side` as seen (left, right, tie, both_bad).
+def attempt_answer(
+    *, project: Project, user: User, answer: int, side: str = "", values: Sequence[int] = ()
+) -> QualificationAnswer:
+    """Judge one task of one's attempt: `side` of a pair as seen (left, right, tie, both_bad), else
+    `values`, one for each response in the order shown.
 
     The first answer stands: sending it again, or another one, changes nothing. After the last pair
     the attempt is passed or failed, and passing opens the queue.
     """
-    if side not in SIDES:
+    if not values and side not in SIDES:
         raise DomainError(f"The side {side!r} is unknown; one of {', '.join(SIDES)}.", field="side")
     found = QualificationAnswer.objects.filter(
         pk=answer, attempt__project=project, attempt__user=user
@@ -239,21 +253,38 @@ def attempt_answer(*, project: Project, user: User, answer: int, side: str) -> Q
     attempt = QualificationAttempt.objects.select_for_update(no_key=True).get(pk=found[0])
     row = attempt.answers.select_related("comparison").get(pk=answer)
     if row.answered_at is None:
-        row.choice = {
-            "left": row.left_is,
-            "right": "b" if row.left_is == "a" else "a",
-        }.get(side, side)
-        row.is_right = row.choice == row.comparison.gold
+        task = row.comparison
+        if task.kind == Task.Kind.PAIR:
+            row.choice = {
+                "left": row.left_is,
+                "right": "b" if row.left_is == "a" else "a",
+            }.get(side, side)
+            row.is_right = bool(row.choice) and row.choice == task.gold
+        else:
+            row.values = canonical(values, _Shown(task.kind, row.shown, task.low, task.high))
+            steps = (task.high or 0) - (task.low or 0)
+            row.is_right = agree(task.kind, row.values, task.gold_values, steps)
         row.answered_at = timezone.now()
-        row.save(update_fields=["choice", "is_right", "answered_at"])
+        row.save(update_fields=["choice", "values", "is_right", "answered_at"])
         _count(attempt)
     return row
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What values are checked against."""
+
+    task_kind: str
+    shown: list[int]
+    low: int | None
+    high: int | None
 
 
 def _count(attempt: QualificationAttempt) -> None:
     """Bring the attempt's counts up to date, and end it after its last pair."""
     counts = attempt.answers.aggregate(
-        right=Count("id", filter=Q(is_right=True)), left=Count("id", filter=Q(choice=""))
+        right=Count("id", filter=Q(is_right=True)),
+        left=Count("id", filter=Q(answered_at__isnull=True)),
     )
     attempt.n_right = counts["right"]
     if counts["left"] == 0:

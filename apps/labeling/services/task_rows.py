@@ -146,7 +146,7 @@ class TaskFields(_Strict):
     gold: list[int] = Field(default=[], max_length=MOST_RESPONSES)
     explanation: Annotated[str, StringConstraints(max_length=4000), _NO_NUL] = ""
     warning: Annotated[str, _of(Task, "warning"), _NO_NUL] = ""
-    stratum: Literal["random", "priority", "gold", ""] = ""
+    stratum: Literal["random", "priority", "gold", "practice", ""] = ""
     metadata: dict[str, Any] | None = None
 
     @property
@@ -174,8 +174,8 @@ class TaskFields(_Strict):
             raise ValueError("gold: one value for each response is expected")
         if bad := [value for value in self.gold if not low <= value <= high]:
             raise ValueError(f"gold: {bad[0]} is not between {low} and {high}")
-        if self.stratum == "gold" and not self.gold:
-            raise ValueError("gold: is missing; a row of stratum gold needs the right answer")
+        if self.stratum in ("gold", "practice") and not self.gold:
+            raise ValueError(f"gold: is missing; a row of stratum {self.stratum} needs it")
         return self
 
 
@@ -321,7 +321,8 @@ def tasks_import(
             responses, n_responses = _responses_store(cursor, prompts, fresh)
             write = _Write(cursor, project, settings, batch, prompts, responses)
             n_slots = write.tasks(fresh, reasons)
-        work_tell(project, len(fresh))
+        if work := sum(row.stratum != Task.Stratum.PRACTICE for row in fresh):
+            work_tell(project, work)
         if len(fresh) >= WORTH_IT:
             plans_renew(Task, Slot, by_key=(Prompt, Response, TaskItem))
     n_refused = n_rows - len(good) + len(known_otherwise)
@@ -494,7 +495,8 @@ class _Write:
         queued = [
             key
             for key, row in zip(ids, rows, strict=True)
-            if not (dealt and row.stratum == Task.Stratum.GOLD)
+            if row.stratum != Task.Stratum.PRACTICE
+            and not (dealt and row.stratum == Task.Stratum.GOLD)
         ]
         return slots_make(self.cursor, queued)
 

@@ -14,10 +14,20 @@ from apps.accounts.permissions import project_page
 from apps.common.errors import DomainError, Missing
 from apps.common.http import Request
 from apps.labeling import selectors, services
-from apps.labeling.models import Choice, QualificationAnswer, QualificationAttempt
+from apps.labeling.forms import LETTERS, values_typed
+from apps.labeling.models import (
+    MOST_RESPONSES,
+    Choice,
+    QualificationAnswer,
+    QualificationAttempt,
+    Task,
+)
 from apps.labeling.rendering import text_html
 from apps.labeling.screens import label
+from apps.labeling.screens.rating_screen import cards_shown
+from apps.labeling.selectors.ratings import responses_of
 from apps.labeling.services import LABELERS, Questions
+from apps.labeling.services.results import Scale
 from apps.labeling.texts import excerpt
 from apps.labeling.views.label import label_url
 
@@ -74,6 +84,7 @@ def qualification_answer(request: Request) -> HttpResponse:
             user=request.user,
             answer=int(wanted) if wanted.isdecimal() and len(wanted) < 19 else 0,
             side=request.POST.get("answer", ""),
+            values=_values(request),
         )
     except Missing as error:
         raise Http404(error.message) from error
@@ -81,6 +92,16 @@ def qualification_answer(request: Request) -> HttpResponse:
         messages.warning(request, error.message)
         return redirect(address)
     return redirect(f"{address}?answered={row.position}")
+
+
+def _values(request: Request) -> list[int]:
+    """What was given to each card; nothing of a pair."""
+    cards = request.POST.get("cards", "")
+    n = min(int(cards), MOST_RESPONSES) if cards.isdecimal() and len(cards) < 3 else 0
+    values = values_typed(request.POST, n)
+    if None in values:
+        raise DomainError(gettext("Give every answer a value."), field="values")
+    return [value for value in values if value is not None]
 
 
 def _rows(attempt: QualificationAttempt | None) -> list[QualificationAnswer]:
@@ -101,8 +122,15 @@ def _answered(rows: list[QualificationAnswer], position: str) -> QualificationAn
     )
 
 
-def _pair(row: QualificationAnswer) -> dict[str, Any]:
+def _shown(row: QualificationAnswer) -> dict[str, Any]:
+    """The panes of a pair, or a card for each response in the order of this attempt."""
     comparison = row.comparison
+    if comparison.kind != Task.Kind.PAIR:
+        messages = {item.position: item.response.messages for item in responses_of(comparison)}
+        answers = [messages[place] for place in row.shown]
+        values = [row.values[place - 1] for place in row.shown] if row.values else ()
+        scale = Scale.of(comparison)
+        return cards_shown(comparison.prompt.messages, answers, scale, values) | {"row": row}
     a, b = comparison.response_a.messages, comparison.response_b.messages
     left, right = (a, b) if row.left_is == "a" else (b, a)
     return label.pair_shown(comparison.prompt.messages, left, right) | {"row": row}
@@ -113,17 +141,17 @@ def _asked(request: Request, row: QualificationAnswer) -> dict[str, Any]:
     questions = replace(
         Questions.of(selectors.settings_get(project=request.project)), strength=False
     )
-    return _pair(row) | {"buttons": label.buttons(questions)}
+    return _shown(row) | {"buttons": label.buttons(questions)}
 
 
 def _judged(request: Request, row: QualificationAnswer, *, is_last: bool) -> dict[str, Any]:
     """The pair again, with what was answered, what is right, and why."""
     explanation = row.comparison.gold_explanation
-    return _pair(row) | {
+    return _shown(row) | {
         "judged": True,
         "is_last": is_last,
-        "yours": Choice.as_seen(row.choice, row.left_is).label,
-        "right": Choice.as_seen(row.comparison.gold, row.left_is).label,
+        "yours": _said(row, row.choice, row.values),
+        "right": _said(row, row.comparison.gold, row.comparison.gold_values),
         "explanation": text_html(explanation) if explanation else "",
     }
 
@@ -135,8 +163,16 @@ def _reviewed(rows: list[QualificationAnswer]) -> list[dict[str, Any]]:
             "position": row.position,
             "prompt": excerpt(row.comparison.prompt.messages),
             "is_right": row.is_right,
-            "yours": Choice.as_seen(row.choice, row.left_is).label,
-            "right": Choice.as_seen(row.comparison.gold, row.left_is).label,
+            "yours": _said(row, row.choice, row.values),
+            "right": _said(row, row.comparison.gold, row.comparison.gold_values),
         }
         for row in rows
     ]
+
+
+def _said(row: QualificationAnswer, choice: str, values: list[int]) -> str:
+    """A choice as seen, or the value of each card: A 3 · B 5."""
+    if choice:
+        return str(Choice.as_seen(choice, row.left_is).label)
+    given = zip(LETTERS, row.shown, strict=False)
+    return " · ".join(f"{letter} {values[place - 1]}" for letter, place in given)

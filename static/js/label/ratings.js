@@ -44,7 +44,7 @@
       [...f.querySelectorAll("[data-card] :checked")].map((one) => [one.name, one.value]),
     );
     try {
-      localStorage.setItem(keyOf(f), JSON.stringify({ values, note: f.elements.note.value }));
+      localStorage.setItem(keyOf(f), JSON.stringify({ values, note: f.elements.note?.value ?? "" }));
     } catch {
       /* full or forbidden: the page still holds it */
     }
@@ -66,7 +66,7 @@
       const radio = f.querySelector(`input[name="${CSS.escape(name)}"][value="${CSS.escape(value)}"]`);
       if (radio) radio.checked = true;
     }
-    f.elements.note.value = kept.note;
+    if (f.elements.note) f.elements.note.value = kept.note;
   };
 
   // --- sending: by the outbox, which keeps the answer here until the server has it
