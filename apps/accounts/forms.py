@@ -153,9 +153,9 @@ class NewProjectForm(ProjectForm):
             self.fields[question.name].hide_optional = True
 
     def answers(self) -> dict[str, str]:
-        """What was chosen otherwise than usual."""
+        """What was chosen."""
         asked = [question.name for question in registry.project_questions()]
-        return {n: self.cleaned_data[n] for n in asked if n in self.changed_data}
+        return {n: self.cleaned_data[n] for n in asked if self.cleaned_data[n]}
 
 
 class RoleForm(forms.Form):

@@ -126,7 +126,7 @@ class SetupStep:
 @dataclass(frozen=True, slots=True)
 class ProjectQuestion:
     """Something that is asked where a project is made: one of `choices`, value to words, the first
-    unless another is chosen; `save` is told of it once the project is there."""
+    unless another is chosen; `save` gets the project and the answer."""
 
     name: str
     label: str | Promise
