@@ -267,8 +267,8 @@ _LISTED = 40  # columns that a refusal names
 
 MOST_POINTS = 11  # of a scale, such as 0 to 10
 TOGETHER = {
-    "rank": "rank all answers to a prompt together",
-    "grade": "grade each answer to a prompt",
+    "rank": "one ranking of all answers",
+    "grade": "one grading of all answers",
 }
 PAIRINGS = {
     "all": "every pair of a prompt's answers",

@@ -108,9 +108,9 @@ _HELP = {
 
 
 TASK_KINDS = {
-    Task.Kind.PAIR.value: "Compare two at a time",
-    Task.Kind.RANK.value: "Rank all of them",
-    Task.Kind.GRADE.value: "Grade each of them",
+    Task.Kind.PAIR.value: "Compare two answers",
+    Task.Kind.RANK.value: "Rank several answers",
+    Task.Kind.GRADE.value: "Grade each answer",
 }
 
 # Units of the page; what is stored are fractions, seconds and milliseconds.
