@@ -7,7 +7,7 @@ a run; healthy runs stand beside them. A run is kept as one small JSON file of w
 the diagnosis sees nothing else. Beside it: the thresholds of the two articles, read literally, and
 rldoctor and rlprobe in an environment of their own (`make bench B=diagnosis` makes it).
 
-About eight seconds of CPU a run, 75 minutes the whole final set. Runs lie in VAR_DIR/diagnosis and
+About six seconds of CPU a run, 46 minutes the whole final set. Runs lie in VAR_DIR/diagnosis and
 are taken from there when there are any; making them can be stopped at any time. Seeds to tune on
 and seeds to report are apart (`diagnosis_world/seeds.py`). What came out: docs/diagnosis.md.
 
