@@ -144,12 +144,12 @@ class LabelingConfig(AppConfig):
             ),
             *(f"labeling:{name}" for name in ("guidelines", "acknowledge")),
             *(f"labeling:qualification{step}" for step in ("", "_start", "_answer")),
-            *(f"labeling:{name}" for name in ("rate_submit", "rate_skip")),
+            *(f"labeling:{name}" for name in ("rate", "rate_submit", "rate_skip")),
             *(f"labeling:{name}" for name in ("ratings_mine", "rating_change")),
         )
         voting_add(
             *(f"labeling:{name}" for name in ("label", "vote", "skip", "hold", "who")),
-            *(f"labeling:{name}" for name in ("rate_submit", "rate_skip")),
+            *(f"labeling:{name}" for name in ("rate", "rate_submit", "rate_skip")),
             *(f"api:{name}" for name in ("next_pair", "slot_vote", "slot_skip", "vote_revise")),
             *(f"api:{name}" for name in ("task_next", "task_rate", "task_skip", "task_revise")),
         )

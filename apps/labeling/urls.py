@@ -108,6 +108,7 @@ urlpatterns = [
         imports.import_findings,
         name="import_findings",
     ),
+    path("<slug:slug>/rate/", label.label, name="rate"),  # its address in 0.2
     path("<slug:slug>/rate/submit/", ratings.submit, name="rate_submit"),
     path("<slug:slug>/rate/skip/", ratings.skip, name="rate_skip"),
     path("<slug:slug>/rate/mine/", ratings.mine, name="ratings_mine"),

@@ -408,6 +408,7 @@ def rating_slot_id(world: World) -> dict[str, Any]:
 
 RATED = {"idempotency_key": "k", "values": [1, 2]}
 RATINGS = [
+    page("labeling:rate", LABELERS),
     post("labeling:rate_submit", LABELERS, ok=400),  # nothing rated
     post("labeling:rate_skip", LABELERS, ok=400),
     page("labeling:ratings_mine", LABELERS),
