@@ -107,6 +107,7 @@ def hands() -> Iterator[ThreadPoolExecutor]:
             task.result()
 
 
+@pytest.mark.spread
 @pytest.mark.django_db(transaction=True)
 def test_thirty_two_unruly_clients_lose_double_and_over_assign_nothing() -> None:
     project = Project.objects.create(slug="crowd", name="Crowd")
