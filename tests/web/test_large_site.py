@@ -29,7 +29,8 @@ PAGES = [
     and not line.is_api
     and (line.roles is SIGNED_IN or ADMIN in line.roles)
     and line.expected(ADMIN) == 200
-    and line.name != "api:openapi-view"  # as long as there are operations, whatever the site
+    # as long as there are operations, whatever the site
+    and line.name not in ("api:openapi-view", "api:openapi-json")
 ]
 
 
