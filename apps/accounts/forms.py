@@ -134,7 +134,9 @@ class ProjectForm(forms.ModelForm):
 
 class NewProjectForm(ProjectForm):
     copy_of = forms.ChoiceField(
-        label="Settings", required=False, help_text="Rule, task mix, criteria; no data, no people."
+        label="Settings",
+        required=False,
+        help_text="Rule, task mix, criteria, kind of task; no data, no people.",
     )
 
     def __init__(self, *args: Any, projects: list[Project], **kwargs: Any) -> None:

@@ -378,6 +378,15 @@ def test_pressing_at_once_starts_one_attempt_and_keeps_one_answer() -> None:
     assert AuditEvent.objects.filter(action="guideline.acknowledged").count() == 1
 
 
+def test_values_are_no_answer_to_a_pair(browser: Client, project: Project, ana: User) -> None:
+    browser.post(f"{PATH}start/")
+    pair = int(re.search(r'name="pair" value="(\d+)"', page(browser))[1])
+    sent = {"pair": pair, "cards": "2", "value-1": "1", "value-2": "2"}
+    assert browser.post(f"{PATH}answer/", sent).status_code == 302
+    assert not QualificationAnswer.objects.filter(answered_at__isnull=False).exists()
+    assert "Practice 1" in page(browser)
+
+
 # Gradings and rankings are practised too, by whoever is to give them.
 
 

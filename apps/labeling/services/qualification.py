@@ -242,8 +242,6 @@ def attempt_answer(
     The first answer stands: sending it again, or another one, changes nothing. After the last pair
     the attempt is passed or failed, and passing opens the queue.
     """
-    if not values and side not in SIDES:
-        raise DomainError(f"The side {side!r} is unknown; one of {', '.join(SIDES)}.", field="side")
     found = QualificationAnswer.objects.filter(
         pk=answer, attempt__project=project, attempt__user=user
     ).values_list("attempt_id", flat=True)
@@ -255,11 +253,14 @@ def attempt_answer(
     if row.answered_at is None:
         task = row.comparison
         if task.kind == Task.Kind.PAIR:
+            if side not in SIDES:
+                known = ", ".join(SIDES)
+                raise DomainError(f"The side {side!r} is unknown; one of {known}.", field="side")
             row.choice = {
                 "left": row.left_is,
                 "right": "b" if row.left_is == "a" else "a",
             }.get(side, side)
-            row.is_right = bool(row.choice) and row.choice == task.gold
+            row.is_right = row.choice == task.gold
         else:
             row.values = canonical(values, _Shown(task.kind, row.shown, task.low, task.high))
             steps = (task.high or 0) - (task.low or 0)
