@@ -5,6 +5,8 @@ command seen a moment earlier or a clock, must be settled here before it decides
 the ranks wait for each other for ever. No torch until there is more than one process.
 """
 
+import atexit
+import contextlib
 import os
 import sys
 from typing import TYPE_CHECKING, Any
@@ -89,9 +91,31 @@ def from_rank(source: int, value: Any) -> Any:
     return told[0]
 
 
+class Leaving:
+    """How a rank ends: after every other exit function, and before Python takes itself apart.
+
+    Threads of Gloo let go of the tensors they sent at their own time. One that does so while the
+    interpreter is finalized is ended inside C++, which aborts the process after all its work is
+    done (pytorch/pytorch#179291); destroying the groups does not help where a mesh still holds one.
+
+    Made before anything heavy is imported, for exit functions run in reverse order."""
+
+    def __init__(self) -> None:
+        self.status: int | None = None  # an end that nobody set stays Python's own
+        if world() > 1:
+            atexit.register(self._leave)
+
+    def _leave(self) -> None:
+        if self.status is None:
+            return
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(self.status)
+
+
 def disconnect() -> None:
-    """Leave the other ranks at the end of the job. A process that ends while threads of theirs
-    still run is aborted by the C++ runtime now and then, after its work is done."""
+    """Part from the other ranks at the end of the job."""
     if _met():
         from torch import distributed
 

@@ -91,6 +91,7 @@ def main(argv: list[str] | None = None) -> int:
         "--lifeline", type=float, metavar="S", help="end with standard input, or S s of silence"
     )
     arguments = parser.parse_args(argv)
+    leaving = ranks.Leaving()
     if arguments.lifeline is not None:
         control.hold(arguments.lifeline)
         if ranks.world() > 1:
@@ -105,6 +106,7 @@ def main(argv: list[str] | None = None) -> int:
     status = train(spec, workdir, writer, StopSignal(workdir))
     if status != EXIT_FAILED:
         ranks.disconnect()
+    leaving.status = status
     return status
 
 

@@ -146,3 +146,51 @@ def test_a_killed_supervisor_takes_launcher_and_ranks_along(tmp_path: Path) -> N
         until(lambda: state_of(started[-1]) == "T")
         supervisor.kill()
     assert [pid for pid in started if lives(pid)] == []
+
+
+LETS_GO_LATE = """
+import os, sys, time
+from workers import ranks
+leaving = ranks.Leaving()
+from torch import distributed, ones
+met = distributed.FileStore(sys.argv[1], 2)
+distributed.init_process_group("gloo", store=met, rank=ranks.rank(), world_size=2)
+held = distributed.group.WORLD  # as the mesh of a model in parts holds its groups
+class Slow:
+    def __del__(self, sleep=time.sleep):  # gives the thread its turn while Python is finalized
+        sleep(1)
+slow = Slow()
+sent = ones(4)
+sent.note = "a tensor that Python knows, whose end needs the interpreter"
+if ranks.is_first():
+    work = distributed.all_reduce(sent, async_op=True)
+    del work, sent
+    sys.setswitchinterval(1000)
+    until = time.monotonic() + 2
+    while time.monotonic() < until:  # the thread is done by then, and waits for the interpreter
+        pass
+else:
+    time.sleep(0.5)
+    distributed.all_reduce(sent)
+    time.sleep(3)
+print("done")
+leaving.status = 3
+"""
+
+
+@pytest.mark.spread
+def test_a_rank_whose_group_lets_go_of_a_tensor_at_its_end_is_not_aborted(tmp_path: Path) -> None:
+    together = [
+        subprocess.Popen(
+            [sys.executable, "-c", LETS_GO_LATE, str(tmp_path / "meet")],
+            cwd=ROOT,
+            env=os.environ | {"RANK": str(rank), "WORLD_SIZE": "2"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in (0, 1)
+    ]
+    printed = [process.communicate(timeout=120)[0] for process in together]
+    assert [process.returncode for process in together] == [3, 3], printed
+    assert [text.count("done\n") for text in printed] == [1, 1]
