@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from measures.blocks import Curve, Series, Table, listed, number, percent, plain, share
+from measures.blocks import Curve, Series, Table
 from measures.estimate import Interval
 from measures.intervals import wilson
 from measures.trust.findings import Finding, Verdict, unmeasured
 from measures.trust.people import LEAST_GRADES, LEAST_OUTPUTS, LEAST_RANK, reliability, spearman
+from workers.contract.numbers import listed, number, percent, plain, share
 
 # SPEC D15 asks for advice from new votes and age; the figures are this project's choice.
 MOST_DAYS = 30

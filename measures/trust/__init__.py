@@ -1,1 +1,1 @@
-"""May one optimise against this reward model? Each module answers lines of `lines.LINES`."""
+"""What the lines of an assessment are made of: pairs with scores, findings, people's ranks."""

@@ -11,21 +11,20 @@ from scipy.stats import spearmanr
 from apps.evaluation.findings import freshness, people_rank
 from measures.estimate import Interval
 from measures.trust.findings import Verdict, finding_from_json, finding_to_json
-from measures.trust.noise import label_noise, swapped_share
 from measures.trust.people import reliability, spearman
 from measures.trust.significance import (
     Pairs,
-    against,
     beyond,
     gap_between,
     holm,
     p_above,
     pairs_needed,
-    points,
     share_of,
     undecided,
 )
-from tests.measures.trust_worlds import Faults, part, turned, world
+from tests.workers.trust.worlds import Faults, part, turned, world
+from workers.trust.noise import label_noise, swapped_share
+from workers.trust.wording import against, points
 
 
 def graded(seed, *, n=100, noise=0.2, graders=3, grader_noise=0.3):

@@ -10,7 +10,6 @@ import pytest
 import redis
 import torch
 
-from measures.trust.precision import rank_agreement
 from tests.workers.recipes.language import WORDS, tiny_gpt2, tiny_llama, user, word_tokenizer
 from tests.workers.scored import emptied
 from workers.data.batches import Encoded, encode_pair
@@ -21,6 +20,7 @@ from workers.rewards.model import BFLOAT16, FLOAT16, INT8, IntegerLinear, lower,
 from workers.scoring import scorer
 from workers.scoring.scorer import PrecisionGate
 from workers.trainers.sft import train_tokenizer
+from workers.trust.precision import rank_agreement
 
 client = pytest.fixture(emptied)
 TEXT = "the cat  runs\tgood\n and the dog sleeps "

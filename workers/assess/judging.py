@@ -10,23 +10,22 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from measures.trust import gaps, right
-from measures.trust.attack import damage_probes_line, empty_probes_line, praise_probes_line
-from measures.trust.best_of_n import best_of_n
-from measures.trust.bias import format_taste, length_matched, length_taste
-from measures.trust.calibrated import calibration_line
-from measures.trust.ensembles import LEAST_ANSWERS, disagreement
 from measures.trust.findings import LINES, Finding, unmeasured
-from measures.trust.leakage import metadata_only, prompt_only
-from measures.trust.noise import label_noise
-from measures.trust.out_of_domain import other_domain
-from measures.trust.precision import precision_line
-from measures.trust.ranges import policy_range
-from measures.trust.shapes import score_shape
 from measures.trust.significance import Pairs
-from measures.trust.slices import slices
-from measures.trust.words import spurious_words
 from workers.assess.material import Attack, Material
+from workers.trust import right
+from workers.trust.attack import damage_probes_line, empty_probes_line, praise_probes_line
+from workers.trust.best_of_n import best_of_n
+from workers.trust.bias import format_taste, length_matched, length_taste
+from workers.trust.calibrated import calibration_line
+from workers.trust.ensembles import LEAST_ANSWERS, disagreement
+from workers.trust.leakage import metadata_only, prompt_only
+from workers.trust.noise import label_noise
+from workers.trust.out_of_domain import other_domain
+from workers.trust.precision import precision_line
+from workers.trust.shapes import policy_range, score_shape
+from workers.trust.slices import slices
+from workers.trust.words import spurious_words
 
 T = TypeVar("T")
 SERVED = "bfloat16"  # what GPUs score in; the scorer refuses any format that did not rank alike
@@ -99,12 +98,12 @@ def _beats_words(m: Material) -> Finding:
 
 
 def _overfit(m: Material) -> Finding:
-    return gaps.overfit(m.train, _held_out(m))
+    return right.overfit(m.train, _held_out(m))
 
 
 def _unseen_people(m: Material) -> Finding:
     _held_out(m)
-    return gaps.unseen_people(m.same_people, m.unseen_people)
+    return right.unseen_people(m.same_people, m.unseen_people)
 
 
 def _slices(m: Material) -> Finding:

@@ -4,12 +4,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from measures.trust.probes import Probe, ProbeScores
 from measures.trust.significance import Floats, Pairs
-from measures.trust.words import WordEffect
 from workers.assess.scores import Scored
 from workers.context import RunContext
 from workers.data.snapshot import Prompt
+from workers.trust.probes import Probe, ProbeScores
+from workers.trust.words import WordEffect
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,10 +14,7 @@ import numpy as np
 from measures.corpus import TOKEN
 from measures.duplicates import normalise
 from measures.intervals import mean_interval
-from measures.trust.probes import Probe, damage_probes, empty_probes, praise_probes, texts_to_score
-from measures.trust.right import word_margins
 from measures.trust.significance import Pairs
-from measures.trust.words import WordEffect, candidate_words
 from workers.assess.material import Attack, Draws, Material, Outputs
 from workers.assess.scores import (
     UNSEEN_PEOPLE,
@@ -35,6 +32,9 @@ from workers.config.inference import AssessSettings
 from workers.data.snapshot import TRAIN, Messages, Preference, Prompt
 from workers.rewards.source import RewardSource
 from workers.rollouts.local import derive_seed
+from workers.trust.probes import Probe, damage_probes, empty_probes, praise_probes, texts_to_score
+from workers.trust.right import word_margins
+from workers.trust.words import WordEffect, candidate_words
 
 # Words put into answers, to see what each does to the score. No torch.
 #

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from measures.trust.findings import Finding, Verdict, finding_to_json
-from measures.trust.shapes import tops as highest_and_lowest
 from workers.artifacts import file_sha256
 from workers.assess.material import Material, Outputs
 from workers.context import RunContext
 from workers.contract.events import Generated, Sample
 from workers.data.snapshot import TRAIN
 from workers.samples import pick, write_lines
+from workers.trust.shapes import tops as highest_and_lowest
 
 VERSION = 1
 ASSESSMENT, OUTPUTS = "assessment.json", "outputs.jsonl"

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from measures.accuracy import pair_credit
-from measures.blocks import Example, Intervals, Texts, share
+from measures.blocks import Example, Intervals, Texts
 from measures.estimate import Interval
 from measures.intervals import mean_interval, wilson
 from workers.assess.scores import held_out_split
@@ -16,6 +16,7 @@ from workers.checks.found import CONFIRMS, REFUTES, UNDECIDED, Found, Pace, inte
 from workers.config.inference import CheckSettings
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
+from workers.contract.numbers import share
 from workers.data.snapshot import TRAIN, Preference, evaluation_splits, read_preferences
 from workers.rewards.source import RewardSource
 from workers.rollouts.local import derive_seed

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import torch
 from safetensors.torch import load_file
 
-from measures.blocks import Table, plain
+from measures.blocks import Table
 from workers.checks.asking import (
     BATCH,
     ask,
@@ -17,6 +17,7 @@ from workers.checks.asking import (
 from workers.checks.found import CONFIRMS, REFUTES, UNDECIDED, Found, Pace
 from workers.config.inference import CheckSettings
 from workers.context import RunContext
+from workers.contract.numbers import plain
 from workers.ppo.model import CRITIC_FILE, VALUE_HEAD_FILE, ActorCritic, critic_of
 from workers.preflight.critic import DEAD, FixedRollout, critic_finding, fit_critic
 from workers.preflight.findings import BLOCK, OK, WARN, critic_parts

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from measures.blocks import Histogram, Intervals, number, percent, plain
+from measures.blocks import Histogram, Intervals
 from measures.estimate import Interval
 from measures.intervals import mean_interval
 from workers.checks.asking import (
@@ -29,6 +29,7 @@ from workers.checks.found import CONFIRMS, REFUTES, UNDECIDED, Found, Pace, inte
 from workers.checks.kept import ROLE, KeptAnswer, read_kept
 from workers.config.inference import CheckSettings
 from workers.context import RunContext
+from workers.contract.numbers import number, percent, plain
 from workers.data.snapshot import prompt_key
 from workers.models.loading import weights_sha256
 

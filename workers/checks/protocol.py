@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from measures.blocks import Curve, Intervals, Series, number, plain, signed
+from measures.blocks import Curve, Intervals, Series
 from measures.estimate import Interval
 from measures.intervals import paired_difference
 from workers.checks.asking import (
@@ -17,6 +17,7 @@ from workers.checks.asking import (
 from workers.checks.found import CONFIRMS, REFUTES, UNDECIDED, Found, Pace, interval
 from workers.config.inference import CheckSettings
 from workers.context import RunContext
+from workers.contract.numbers import number, plain, signed
 from workers.data.snapshot import prompt_key
 from workers.ppo.setup import Prompts
 from workers.rewards.source import RewardSource

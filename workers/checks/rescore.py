@@ -2,13 +2,14 @@
 
 import numpy as np
 
-from measures.blocks import Curve, Series, Table, plain
+from measures.blocks import Curve, Series, Table
 from measures.trust.people import spearman
 from workers.checks.asking import fresh_reward
 from workers.checks.found import CONFIRMS, REFUTES, UNDECIDED, Found, Pace, interval
 from workers.checks.kept import is_finite, read_kept
 from workers.config.inference import CheckSettings
 from workers.context import RunContext
+from workers.contract.numbers import plain
 
 SHOWN = 20
 DRAWN = 300  # points

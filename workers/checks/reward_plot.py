@@ -5,14 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from measures.blocks import Block, Example, Histogram, Table, Texts, number, percent, plain
+from measures.blocks import Block, Example, Histogram, Table, Texts
 from measures.estimate import Interval
 from measures.kept_rewards import Mode, carried_share, mode_of, rank_correlation_within
-from measures.trust.shapes import LEAST_SCORES, Shape, shape_of
 from workers.checks.found import CONFIRMS, REFUTES, UNDECIDED, Found, Pace, interval
 from workers.checks.kept import KeptAnswer, is_finite, read_kept
 from workers.config.inference import CheckSettings
 from workers.context import RunContext
+from workers.contract.numbers import number, percent, plain
+from workers.trust.shapes import LEAST_SCORES, Shape, shape_of
 
 ALIKE, ONE_VALUE, TAIL, LENGTH, WELL = (
     "all alike",

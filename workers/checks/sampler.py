@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from measures.blocks import Table, percent, signed
+from measures.blocks import Table
 from measures.intervals import mean_interval
 from workers.checks.asking import (
     BATCH,
@@ -28,6 +28,7 @@ from workers.checks.found import CONFIRMS, REFUTES, UNDECIDED, Found, Pace, inte
 from workers.checks.kept import ROLE, KeptAnswer, read_kept
 from workers.config.inference import CheckSettings
 from workers.context import RunContext
+from workers.contract.numbers import percent, signed
 from workers.models.invariants import SAMPLER_ERRORS, sampler_z
 
 KEPT = 128

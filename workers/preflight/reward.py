@@ -13,16 +13,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 from transformers import PreTrainedTokenizerBase
 
-from measures.blocks import number, plain, share
 from measures.bootstrap import LEAST_UNITS
 from measures.estimate import Interval
 from measures.intervals import paired_difference
-from measures.trust.shapes import ALIKE, LEAST_PAIRS, LEAST_SCORES, Shape, histogram, shape_of
 from measures.trust.significance import Pairs, share_of
+from workers.contract.numbers import number, plain, share
 from workers.data.snapshot import Demonstration, Messages, Preference, prompt_key
 from workers.models.loading import stop_ids
 from workers.preflight.findings import BLOCK, OK, UNKNOWN, WARN, Finding, Parts
 from workers.rollouts.local import Responses, Sampling, derive_seed, generate
+from workers.trust.shapes import ALIKE, LEAST_PAIRS, LEAST_SCORES, Shape, histogram, shape_of
 
 LEVEL_OF = {"block": BLOCK, "warn": WARN}  # the setting reward_check
 
@@ -132,7 +132,7 @@ def reward_shape(
     who: str = "starting policy",
     level: str = BLOCK,
 ) -> Finding:
-    """The histogram of the scores and its class (`measures.trust.shapes`): all alike has `level`,
+    """The histogram of the scores and its class (`workers.trust.shapes`): all alike has `level`,
     every other bad shape is a warning, for a rule may well give 0 to most answers at first."""
     groups = {
         who: np.asarray(expert, dtype=float),

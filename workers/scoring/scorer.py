@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import redis
 
-from measures.trust.precision import LEAST_AGREEMENT, rank_agreement
 from workers.artifacts import ArtifactError, Store
 from workers.contract.events import RecipeError
 from workers.contract.scores import ScoreReply, ScoreRequest
 from workers.rewards.cache import Remembered, ScoreCache, score_key, template_version
 from workers.scoring.queue import RequestQueue, Taken
+from workers.trust.precision import LEAST_AGREEMENT, rank_agreement
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

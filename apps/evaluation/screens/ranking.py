@@ -8,7 +8,8 @@ from apps.evaluation.selectors.adversarial import RoundCounts, RoundPair
 from apps.evaluation.selectors.ranking import Graded
 from apps.labeling.texts import excerpt
 from apps.labeling.texts import plain as plain_text
-from measures.blocks import Curve, Example, Series, percent, plain
+from measures.blocks import Curve, Example, Series
+from workers.contract.numbers import percent, plain
 
 _TONES = {"rated": "good", "review": "warn", "dropped": "bad"}
 

@@ -14,9 +14,9 @@ from apps.labeling.models import Decision, Slot, Vote
 from apps.snapshots.models import Snapshot, SnapshotRow
 from apps.snapshots.recipe import HELDOUT_ANNOTATORS, HELDOUT_GROUPS, PUBLIC_TEST, TRAIN
 from apps.training.models import Checkpoint
-from measures.blocks import percent
 from measures.ceiling import ceiling_from_agreement, decided_ceiling
 from measures.trust.findings import Finding, unmeasured
+from workers.contract.numbers import percent
 
 SINGLE, DECIDED = "single votes", "decided pairs"
 _UNSEEN = (PUBLIC_TEST, HELDOUT_GROUPS)

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from measures.trust import gaps
 from measures.trust.findings import LINES, Finding, Verdict, finding_from_json
 from tests.workers.recipes.conftest import SUBJECTS
 from tests.workers.recipes.language import Outcome, Workshop, assistant, tiny_llama, user
@@ -16,6 +15,7 @@ from workers.assess.judging import ON_THE_WEB
 from workers.assess.scores import Scored, same_comparisons
 from workers.contract.events import RecipeError
 from workers.data.snapshot import Preference
+from workers.trust import right
 
 SMALL = {
     "probe_prompts": 40,
@@ -193,7 +193,7 @@ def judged(seed: int, *, habit: float = 0.0, comparisons: int = 600) -> Finding:
     scored = {name: _scored(of, margins) for name, of in rows.items()}
     both = same_comparisons(rows, scored, replicates=200)
     assert both is not None
-    return gaps.unseen_people(*both)
+    return right.unseen_people(*both)
 
 
 def _row(i: int, first: bool, share: float, votes: int, person: str) -> Preference:

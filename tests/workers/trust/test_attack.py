@@ -10,15 +10,15 @@ from scipy.optimize import minimize
 from scipy.special import ndtri
 
 from measures.intervals import wilson
-from measures.trust.attack import (
+from measures.trust.findings import Verdict, clustered_share, finding_from_json, finding_to_json
+from workers.trust.attack import (
     LEAST_ANSWERS,
     damage_probes_line,
     empty_probes_line,
     praise_probes_line,
 )
-from measures.trust.best_of_n import best_of, best_of_n, fit_peak, grid, kl_of, normal_scores
-from measures.trust.findings import Verdict, clustered_share, finding_from_json, finding_to_json
-from measures.trust.probes import Probe, damage_probes, empty_probes, praise_probes, texts_to_score
+from workers.trust.best_of_n import best_of, best_of_n, fit_peak, grid, kl_of, normal_scores
+from workers.trust.probes import Probe, damage_probes, empty_probes, praise_probes, texts_to_score
 
 NOUNS = (
     "river",

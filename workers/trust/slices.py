@@ -13,10 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from measures.accuracy import pair_credit
-from measures.blocks import Intervals, Table, share
+from measures.blocks import Intervals, Table
 from measures.estimate import Interval
 from measures.trust.findings import Finding, Verdict, unmeasured
-from measures.trust.significance import Pairs, holm, p_above, share_of, some
+from measures.trust.significance import Pairs, holm, p_above, share_of
+from workers.contract.numbers import share
+from workers.trust.wording import some
 
 Bools = NDArray[np.bool_]
 Cut = tuple[str, str, Bools]  # kind, name, rows

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from measures.trust.ensembles import auroc, disagreement, members_apart
 from measures.trust.findings import Verdict, finding_from_json, finding_to_json
-from tests.measures.trust_worlds import Faults, world
+from tests.workers.trust.worlds import Faults, world
+from workers.trust.ensembles import auroc, disagreement, members_apart
 
 
 def ensemble(seed, *, n=120, members=4, noise=0.5, corrupted=()):

@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln, ndtri
 
-from measures.blocks import Curve, Series, plain
+from measures.blocks import Curve, Series
 from measures.bootstrap import REPLICATES, resampled_sums
 from measures.estimate import Interval
 from measures.trust.findings import Finding, Verdict, unmeasured
+from workers.contract.numbers import plain
 
 # Best of n answers: how far it is from the policy, what it gains, and where the gain would turn.
 #

@@ -7,11 +7,13 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import expit, logit
 
-from measures.blocks import Curve, Example, Series, Texts, share
+from measures.blocks import Curve, Example, Series, Texts
 from measures.estimate import Interval
 from measures.intervals import mean_interval
 from measures.trust.findings import Finding, Verdict, unmeasured
-from measures.trust.significance import Pairs, apart_too_few, half_width, share_of, some
+from measures.trust.significance import Pairs, half_width, share_of
+from workers.contract.numbers import share
+from workers.trust.wording import apart_too_few, some
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]

@@ -11,12 +11,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from measures.accuracy import pair_credit
-from measures.blocks import Example, Intervals, Table, Texts, listed, number, percent, plain, share
+from measures.blocks import Example, Intervals, Table, Texts
 from measures.bootstrap import LEAST_UNITS
 from measures.estimate import Interval
 from measures.intervals import mean_interval
 from measures.trust.findings import Finding, Verdict, clustered_share, unmeasured
-from measures.trust.probes import WORDS, Probe, ProbeScores
+from workers.contract.numbers import listed, number, percent, plain, share
+from workers.trust.probes import WORDS, Probe, ProbeScores
 
 # SPEC D8: empty answers lose at least 95 % of the time. The interval may reach 5 points lower.
 EMPTY_LEAST, EMPTY_FLOOR = 0.95, 0.90

@@ -4,10 +4,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from measures.accuracy import pair_credit
-from measures.blocks import Block, Intervals, percent, share
+from measures.blocks import Block, Intervals
 from measures.estimate import Interval
 from measures.trust.findings import Finding, Verdict, unmeasured
-from measures.trust.significance import Pairs, gap_between, half_width, points, share_of
+from measures.trust.significance import Pairs, gap_between, half_width, share_of
+from workers.contract.numbers import percent, share
+from workers.trust.wording import points
 
 Floats = NDArray[np.float64]
 

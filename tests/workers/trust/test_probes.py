@@ -12,21 +12,8 @@ from scipy.stats import kendalltau, somersd
 from measures.estimate import Interval
 from measures.style import marks_of
 from measures.trust.findings import Verdict, finding_from_json, finding_to_json
-from measures.trust.precision import precision_line, rank_agreement
-from measures.trust.probes import (
-    NEUTRAL,
-    PRAISE,
-    SHORT,
-    WORDS,
-    damage_probes,
-    empty_probes,
-    praise_probes,
-    sentences_of,
-    texts_to_score,
-)
 from measures.trust.significance import Pairs
-from measures.trust.words import WordEffect, candidate_words, spurious_words, word_audit
-from tests.measures.trust_worlds import (
+from tests.workers.trust.worlds import (
     NUMBER,
     TAG,
     VOCABULARY,
@@ -37,6 +24,19 @@ from tests.measures.trust_worlds import (
     turned,
     world,
 )
+from workers.trust.precision import precision_line, rank_agreement
+from workers.trust.probes import (
+    NEUTRAL,
+    PRAISE,
+    SHORT,
+    WORDS,
+    damage_probes,
+    empty_probes,
+    praise_probes,
+    sentences_of,
+    texts_to_score,
+)
+from workers.trust.words import WordEffect, candidate_words, spurious_words, word_audit
 
 BREAD = """# Bread
 

@@ -10,17 +10,8 @@ from measures.blocks import Curve, Series, Table
 from measures.calibration import Calibration, calibration, fit_temperature
 from measures.estimate import Interval, Quantity
 from measures.trust.findings import Finding, Verdict, unmeasured
-from measures.trust.significance import (
-    LEAST_PAIRS,
-    Pairs,
-    against,
-    difference_of,
-    half_width,
-    some,
-    too_thin,
-    undecided,
-    undecided_words,
-)
+from measures.trust.significance import LEAST_PAIRS, Pairs, difference_of, half_width, undecided
+from workers.trust.wording import against, some, too_thin, undecided_words
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -6,18 +6,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from measures.trust.bias import format_taste, length_matched, length_taste, taste
-from measures.trust.calibrated import calibration_line
 from measures.trust.findings import LINES, Verdict, finding_from_json, finding_to_json
-from measures.trust.gaps import overfit, unseen_people
-from measures.trust.leakage import metadata_only, prompt_only
-from measures.trust.noise import label_noise
-from measures.trust.out_of_domain import lean, longer_wins, other_domain
-from measures.trust.right import accuracy, beats_length, beats_words
 from measures.trust.significance import Pairs
-from measures.trust.slices import slices
-from measures.trust.words import spurious_words
-from tests.measures.trust_worlds import Faults, bare, part, turned, world
+from tests.workers.trust.worlds import Faults, bare, part, turned, world
+from workers.trust.bias import format_taste, length_matched, length_taste, taste
+from workers.trust.calibrated import calibration_line
+from workers.trust.leakage import metadata_only, prompt_only
+from workers.trust.noise import label_noise
+from workers.trust.out_of_domain import lean, longer_wins, other_domain
+from workers.trust.right import accuracy, beats_length, beats_words, overfit, unseen_people
+from workers.trust.slices import slices
+from workers.trust.words import spurious_words
 
 HOME, AWAY = 0.75, 0.35  # how often the longer answer wins
 

@@ -5,10 +5,11 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from measures.blocks import Intervals, listed, percent, share
+from measures.blocks import Intervals
 from measures.estimate import Interval
 from measures.intervals import mean_interval
 from measures.trust.findings import Finding, Verdict, unmeasured
+from workers.contract.numbers import listed, percent, share
 
 Floats = NDArray[np.float64]
 

@@ -10,17 +10,23 @@ from functools import cache
 
 import pytest
 
-from measures.trust.bias import format_taste, length_matched, length_taste
-from measures.trust.calibrated import calibration_line
 from measures.trust.findings import Verdict
-from measures.trust.gaps import overfit, unseen_people
-from measures.trust.leakage import metadata_only, prompt_only
-from measures.trust.noise import label_noise
-from measures.trust.right import accuracy, beats_length, beats_words, word_margins
 from measures.trust.significance import Pairs
-from measures.trust.slices import slices
-from measures.trust.words import spurious_words
-from tests.measures.trust_worlds import part, world
+from tests.workers.trust.worlds import part, world
+from workers.trust.bias import format_taste, length_matched, length_taste
+from workers.trust.calibrated import calibration_line
+from workers.trust.leakage import metadata_only, prompt_only
+from workers.trust.noise import label_noise
+from workers.trust.right import (
+    accuracy,
+    beats_length,
+    beats_words,
+    overfit,
+    unseen_people,
+    word_margins,
+)
+from workers.trust.slices import slices
+from workers.trust.words import spurious_words
 
 SEEDS = range(20)
 

@@ -14,13 +14,15 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from measures.accuracy import pair_credit
-from measures.blocks import Intervals, Table, percent, share
+from measures.blocks import Intervals, Table
 from measures.corpus import Corpus
 from measures.datasets.breadth import CHANCE, blind_accuracy, leaks
 from measures.estimate import Interval
 from measures.textmodel import folds_of
 from measures.trust.findings import Finding, Verdict, unmeasured
-from measures.trust.significance import Pairs, difference_of, share_of, some
+from measures.trust.significance import Pairs, difference_of, share_of
+from workers.contract.numbers import percent, share
+from workers.trust.wording import some
 
 Floats = NDArray[np.float64]
 

@@ -5,11 +5,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from measures.blocks import Block, Example, Intervals, Texts, listed, number, percent, plain, share
+from measures.blocks import Block, Example, Intervals, Texts
 from measures.estimate import Interval
 from measures.trust.findings import Finding, Verdict, clustered_share, unmeasured
 from measures.trust.people import spearman
 from measures.trust.significance import half_width
+from workers.contract.numbers import listed, number, percent, plain, share
 
 Floats = NDArray[np.float64]
 

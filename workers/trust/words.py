@@ -14,13 +14,15 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import expit, stdtr
 
-from measures.blocks import Intervals, Table, listed, percent, plain
+from measures.blocks import Intervals, Table
 from measures.bootstrap import LEAST_UNITS
 from measures.corpus import Corpus
 from measures.estimate import Interval
 from measures.tokens import SharedTexts, q_values
 from measures.trust.findings import Finding, Verdict, unmeasured
-from measures.trust.significance import Pairs, apart_too_few, some
+from measures.trust.significance import Pairs
+from workers.contract.numbers import listed, percent, plain
+from workers.trust.wording import apart_too_few, some
 
 # What each word does to a model's preference, and what people's choices say to that.
 #

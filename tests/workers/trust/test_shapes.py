@@ -9,13 +9,21 @@ from scipy.special import expit, logit
 from scipy.stats import ks_2samp
 
 from measures.calibration import calibration
-from measures.trust.calibrated import calibration_line, corrected_error, turned_by_coin
 from measures.trust.findings import Verdict, finding_from_json, finding_to_json
-from measures.trust.ranges import ks_distance, policy_range, stability_index
-from measures.trust.shapes import Shape, histogram, score_shape, shape_of, tops
 from measures.trust.significance import Pairs
-from measures.trust.slices import cuts, slices
-from tests.measures.trust_worlds import CLEAN, Faults, bare, part, turned, world
+from tests.workers.trust.worlds import CLEAN, Faults, bare, part, turned, world
+from workers.trust.calibrated import calibration_line, corrected_error, turned_by_coin
+from workers.trust.shapes import (
+    Shape,
+    histogram,
+    ks_distance,
+    policy_range,
+    score_shape,
+    shape_of,
+    stability_index,
+    tops,
+)
+from workers.trust.slices import cuts, slices
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from measures.blocks import Intervals, Table, listed, percent, plain, share
+from measures.blocks import Intervals, Table
 from measures.bootstrap import LEAST_UNITS
 from measures.estimate import Interval
 from measures.style import MARKS, marks_of
@@ -20,20 +20,17 @@ from measures.trust.findings import Finding, Verdict, unmeasured
 from measures.trust.significance import (
     LEAST_PAIRS,
     Pairs,
-    against,
-    apart_too_few,
     beyond,
     difference_of,
     half_width,
     holm,
     p_above,
     pairs_needed,
-    points,
     share_of,
-    some,
     undecided,
-    undecided_words,
 )
+from workers.contract.numbers import listed, percent, plain, share
+from workers.trust.wording import against, apart_too_few, points, some, undecided_words
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]

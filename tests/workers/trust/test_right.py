@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from measures.trust.findings import Verdict, finding_from_json, finding_to_json
-from measures.trust.right import (
+from measures.trust.significance import Pairs
+from tests.workers.trust.worlds import Faults, part, turned, world
+from workers.trust.right import (
     accuracy,
     beats_length,
     beats_words,
@@ -17,8 +19,6 @@ from measures.trust.right import (
     unseen_people,
     word_margins,
 )
-from measures.trust.significance import Pairs
-from tests.measures.trust_worlds import Faults, part, turned, world
 
 RED, GREEN, UNMEASURED = Verdict.RED, Verdict.GREEN, Verdict.UNMEASURED
 
