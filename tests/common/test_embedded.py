@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -136,6 +137,23 @@ def test_others_on_this_machine_can_neither_list_nor_read_what_lies_there(folder
         assert stat.S_IMODE(folder.stat().st_mode) in {0o700, 0o710}
     finally:
         leave(process)
+
+
+@pytest.mark.usefixtures("in_use")
+def test_a_server_that_ends_while_it_is_waited_for_is_started_again(folder: Path) -> None:
+    embedded.ensure_redis(folder)
+    try:
+        pid = int((folder / "redis" / "redis.pid").read_text())
+        os.kill(pid, signal.SIGSTOP)  # listens, and does not answer
+        killed = threading.Timer(1, os.kill, (pid, signal.SIGKILL))
+        killed.start()
+        client = redis.Redis.from_url(embedded.ensure_redis(folder))
+        killed.join()
+        assert client.ping()
+        client.close()
+        assert int((folder / "redis" / "redis.pid").read_text()) != pid
+    finally:
+        embedded.stop_redis(folder)
 
 
 @pytest.mark.usefixtures("in_use")

@@ -61,9 +61,11 @@ def ensure_redis(folder: Path) -> str:
     """Start the server unless it listens; returns its URL once it answers."""
     url = f"unix://{redis_socket(folder)}?db=0"
     if not redis_is_gone(folder):
-        if not _came_up(folder):
+        if _came_up(folder):
+            return url
+        if not redis_is_gone(folder):
             raise EmbeddedServerError(_why(folder))
-        return url
+        # It was on its way out: killed or told to end a moment ago.
     data = folder / "redis"
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
     socket_folder = redis_socket(folder).parent
