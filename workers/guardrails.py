@@ -12,6 +12,8 @@ from workers.rules.diagnosis import baseline_from_json
 from workers.rules.engine import Engine, Violation
 from workers.rules.rule import OFF
 
+CUT_ANSWERS = "cut_answers"  # while this rule stands, no checkpoint is called best
+
 
 def live_engine(spec: JobSpec, settings: Any) -> Engine:
     """The rules of this run as its settings choose them, with the healthy runs that it is compared

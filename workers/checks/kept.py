@@ -8,7 +8,7 @@ from typing import Any
 
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
-from workers.data.snapshot import Messages
+from workers.data.snapshot import Messages, as_drawn
 
 ROLE = "rollouts"
 
@@ -67,7 +67,7 @@ def _answer(row: dict[str, Any], number: int, place: int) -> KeptAnswer:
             id=f"{step}/{place}",
             step=step,
             prompt=[{"role": m["role"], "content": m["content"]} for m in row["prompt"]],
-            response=str(row["response"]),
+            response=as_drawn(str(row["response"]), bool(row.get("ended", True))),
             tokens=int(row["tokens"]),
             ended=bool(row.get("ended", True)),
             reward=_number(row.get("reward")),

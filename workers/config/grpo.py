@@ -49,10 +49,10 @@ class GRPOSettings(OptimisedSettings):
         section=Section.REWARD,
     )
     missing_eos_penalty: float = option(
-        0.0,
-        "Taken from the reward of an answer that did not end. Raise it when answers run into the "
-        "limit.",
-        unit="raw score",
+        1.0,
+        "Taken off the advantage of an answer that did not end, after rewards are compared within "
+        "their group. Raise it when answers run into the limit; 0 makes cut answers free.",
+        unit="deviations",
         minimum=0.0,
         section=Section.REWARD,
     )

@@ -311,9 +311,9 @@ class PPOSettings(OptimisedSettings):
         section=Section.REWARD,
     )
     missing_eos_penalty: float = option(
-        0.0,
+        1.0,
         "Taken from the normalised score of an answer that did not end. Raise it when answers "
-        "run into the limit.",
+        "run into the limit; 0 makes cut answers free.",
         unit="deviations",
         minimum=0.0,
         section=Section.REWARD,

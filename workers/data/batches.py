@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils.data import Sampler
 from transformers import PreTrainedTokenizerBase
 
-from workers.data.snapshot import Messages, Preference
+from workers.data.snapshot import CutAnswer, Messages, Preference
 
 # Messages to token ids, through the tokenizer's own chat template.
 
@@ -52,13 +52,17 @@ def encode_prompt(tokenizer: PreTrainedTokenizerBase, prompt: Messages) -> list[
 def encode_pair(
     tokenizer: PreTrainedTokenizerBase, prompt: Messages, response: str, *, max_length: int
 ) -> Encoded:
-    """Ids of prompt and response, cut at the end to `max_length` tokens.
+    """Ids of prompt and response, cut at the end to `max_length` tokens. A `CutAnswer` has no end.
 
     The response starts where the prompt alone and the whole part ways, so a token that merges
     across the border belongs to the response.
     """
     prompt_ids = encode_prompt(tokenizer, prompt)
-    whole = _template(tokenizer, [*prompt, {"role": "assistant", "content": response}])
+    whole = prompt_ids
+    if response or not isinstance(response, CutAnswer):
+        messages = [*prompt, {"role": "assistant", "content": response}]
+        open_end = {"continue_final_message": True} if isinstance(response, CutAnswer) else {}
+        whole = _template(tokenizer, messages, **open_end)
     border = _common_prefix(prompt_ids, whole)
     cut = max(0, len(whole) - max_length)
     return Encoded(whole[:max_length], min(border, max_length), cut > 0, cut)

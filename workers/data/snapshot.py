@@ -18,6 +18,15 @@ TRAIN = "train"
 Messages = list[dict[str, str]]
 
 
+class CutAnswer(str):
+    """An answer that a limit cut. A text like any other, but a reward model that reads it is shown
+    no end, or whatever runs into the limit would look as finished as the rest."""
+
+
+def as_drawn(text: str, ended: bool) -> str:
+    return text if ended else CutAnswer(text)
+
+
 @dataclass(frozen=True, slots=True)
 class Preference:
     """Two responses to one prompt, `chosen` the one people preferred."""

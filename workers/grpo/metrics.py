@@ -14,7 +14,7 @@ from measures.groups import agreement_within, silent_groups, spread_of
 from workers.behaviour import behaviour_metrics
 from workers.config.grpo import GRPOSettings
 from workers.contract.events import Fault, RecipeError
-from workers.data.snapshot import Messages
+from workers.data.snapshot import Messages, as_drawn
 from workers.models.invariants import check_finite
 from workers.ppo.distributed import by_first
 from workers.ppo.evaluation import Baseline
@@ -30,7 +30,7 @@ from workers.rl.masked import masked_sum
 class Judged:
     """N answers in groups, as they were drawn: G answers to a prompt, then G to the next.
 
-    `rewards` are the scores less the penalty for no end; `counts` says which answers teach;
+    `fees` are what an answer without an end pays, in deviations; `counts` says which answers teach;
     `checked` are the scores of the source that is only asked, where it was.
     """
 
@@ -39,7 +39,7 @@ class Judged:
     token_ids: list[list[int]]
     ended: list[bool]
     scores: Scores
-    rewards: list[float]
+    fees: list[float]
     counts: list[bool]
     checked: Scores | None
 
@@ -53,8 +53,10 @@ class Judged:
         return np.asarray(values).reshape(-1, size)
 
     def silent(self, size: int) -> np.ndarray:
-        """(P,): groups whose rewards are alike but for rounding."""
-        return silent_groups(self.grouped(self.rewards, size), self.grouped(self.counts, size))
+        """(P,): groups whose scores are alike but for rounding, and their fees too."""
+        counts = self.grouped(self.counts, size)
+        scores, fees = self.grouped(self.scores.values, size), self.grouped(self.fees, size)
+        return silent_groups(scores, counts) & silent_groups(fees, counts)
 
 
 class GroupReward:
@@ -95,24 +97,24 @@ class GroupReward:
         self, prompts: list[Messages], completion_ids: list[list[int]], **_: Any
     ) -> list[float | None]:
         started = time.monotonic()
+        ended = [ids[-1] in self.stop for ids in completion_ids]
         texts = [
-            str(self.tokenizer.decode(ids, skip_special_tokens=True)) for ids in completion_ids
+            as_drawn(str(self.tokenizer.decode(ids, skip_special_tokens=True)), end)
+            for ids, end in zip(completion_ids, ended, strict=True)
         ]
         scores = _asked(self.source, prompts, texts, "the reward")
-        ended = [ids[-1] in self.stop for ids in completion_ids]
-        rewards = [
-            score - (0.0 if end else self.settings.missing_eos_penalty)
-            for score, end in zip(scores.values, ended, strict=True)
-        ]
+        masked = self.settings.mask_truncated  # what teaches nothing need not pay
+        fee = 0.0 if masked else self.settings.missing_eos_penalty
+        fees = [0.0 if end else fee for end in ended]
         counts = self._counts(scores)
         checked = None
         if self.check is not None and self.ask_check:
             checked = _asked(self.check, prompts, texts, "the verifier")
         self.last = Judged(
-            list(prompts), texts, completion_ids, ended, scores, rewards, counts, checked
+            list(prompts), texts, completion_ids, ended, scores, fees, counts, checked
         )
         self.seconds = time.monotonic() - started
-        return [reward if kept else None for reward, kept in zip(rewards, counts, strict=True)]
+        return [score if kept else None for score, kept in zip(scores.values, counts, strict=True)]
 
     def _counts(self, scores: Scores) -> list[bool]:
         """Which answers may teach: those an ensemble agrees about and no constraint withholds."""
@@ -150,21 +152,27 @@ def _asked(
     return scores
 
 
-def group_advantages(rewards: Tensor, silent: Tensor, *, scale: str) -> Tensor:
+def group_advantages(rewards: Tensor, fees: Tensor, silent: Tensor, *, scale: str) -> Tensor:
     """Distances to the mean of the group: rewards [P·G], groups one after another -> [P·G].
 
     NaN is a reward that was withheld: it counts in no mean, and its advantage is 0. So is that of
-    the groups in `silent` [P], whose rewards are alike: what rounding makes of their distances,
-    Adam would make steps of full size of. `scale`: by the standard deviation of the "group", of the
-    "batch" or not at all ("none"), plus 1e-4.
+    the groups in `silent` [P], whose rewards and fees are alike: what rounding makes of their
+    distances, Adam would make steps of full size of. `scale`: by the standard deviation of the
+    "group", of the "batch" or not at all ("none"), plus 1e-4. fees [P·G], in these deviations (the
+    batch's where nothing is divided), are taken off afterwards, less their group's mean.
     Source: Shao et al. 2024 (DeepSeekMath), section 4.1; "none": Liu et al. 2025 (Dr. GRPO).
     """
     groups = rewards.view(len(silent), -1)
     found = groups - groups.nanmean(1, keepdim=True)
+    of_batch = _deviation(groups.reshape(1, -1)) + 1e-4
+    fees = fees.view(len(silent), -1).masked_fill(groups.isnan(), torch.nan)
     if scale == "group":
         found = found / (_deviation(groups) + 1e-4)
     elif scale == "batch":
-        found = found / (_deviation(groups.reshape(1, -1)) + 1e-4)
+        found = found / of_batch
+    else:
+        fees = fees * of_batch
+    found = found - (fees - fees.nanmean(1, keepdim=True))
     found = found.nan_to_num(nan=0.0)
     return found.masked_fill(silent.unsqueeze(1), 0.0).flatten()
 
@@ -185,15 +193,18 @@ def answer_metrics(
     """Of a batch of answers before its update. ids, mask [B, R]."""
     values = torch.tensor(judged.scores.values)
     count = len(values)
-    rewards = judged.grouped(judged.rewards, group_size)
+    scores = judged.grouped(judged.scores.values, group_size)
     counts = judged.grouped(judged.counts, group_size)
-    spread = spread_of(rewards, counts)
+    spread = spread_of(scores, counts)
+    several = counts.sum(1) > 1
     found: MetricValues = {
         "objective/scores": float(values.mean()),
         "objective/scores_std": float(values.std()),
         "grpo/within_group_std": spread.within,
         "grpo/between_groups_std": spread.between,
-        "grpo/zero_variance_share": spread.silent,
+        "grpo/zero_variance_share": (
+            float(judged.silent(group_size)[several].mean()) if several.any() else None
+        ),
         "response/length": sum(judged.lengths) / count,
         "response/ended_share": sum(judged.ended) / count,
         "reward/truncated_share": judged.scores.truncated / count,
@@ -213,7 +224,7 @@ def answer_metrics(
         found["reward/cache_hit_rate"] = (judged.scores.cache_hits or 0) / judged.scores.asked
     if judged.checked is not None:
         other = judged.grouped(judged.checked.values, group_size)
-        found["grpo/rank_agreement"] = agreement_within(other, rewards).value
+        found["grpo/rank_agreement"] = agreement_within(other, scores).value
     return found
 
 

@@ -15,6 +15,7 @@ from workers.config.grpo import GRPOSettings
 from workers.context import RunContext
 from workers.contract.events import Alert, ReviewRequested, Sample
 from workers.grpo.metrics import Judged
+from workers.guardrails import CUT_ANSWERS
 from workers.ppo.evaluation import CANARY_PAIRS, ROLES
 from workers.trainers.trainer_bridge import Reporter
 
@@ -90,7 +91,8 @@ class GroupReporter(Reporter):
         """A new best evaluation is kept at once."""
         super().on_evaluate(args, state, control, metrics, **kwargs)
         score = headline(metrics or {})
-        self.is_best = self.best_score is None or score > self.best_score
+        better = self.best_score is None or score > self.best_score
+        self.is_best = better and not self.rules.is_crossed(CUT_ANSWERS)
         if self.is_best:
             self.best_score = score
             self.not_better = 0

@@ -257,6 +257,7 @@ class Trainer(OverTRL, GRPOTrainer, BelowTRL):
             found.pop("old_per_token_logps", None)  # the policy that learns is the one that drew
         found["advantages"] = group_advantages(
             torch.tensor([torch.nan if r is None else r for r in rewards], device=device),
+            torch.tensor(judged.fees, device=device),
             torch.from_numpy(judged.silent(self.settings.group_size)).to(device),
             scale=self.settings.scale_rewards,
         )

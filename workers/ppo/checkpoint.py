@@ -230,9 +230,9 @@ def save_checkpoint(
     kept.publish(context, pause_s=PAUSE_S)
 
 
-def note_evaluation(state: TrainingState, headline: float) -> bool:
+def note_evaluation(state: TrainingState, headline: float, *, may_be_best: bool = True) -> bool:
     """Whether this evaluation is the best so far; counts those since that were not."""
-    is_best = state.best is None or headline > state.best
+    is_best = may_be_best and (state.best is None or headline > state.best)
     if is_best:
         state.best, state.best_step, state.not_better = headline, state.step, 0
     else:

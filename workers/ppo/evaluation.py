@@ -14,7 +14,14 @@ from workers.behaviour import Watch
 from workers.config.policy import OptimisedSettings, PPOSettings
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError, ReviewRequested, Sample
-from workers.data.snapshot import TRAIN, Messages, Preference, evaluation_splits, read_preferences
+from workers.data.snapshot import (
+    TRAIN,
+    Messages,
+    Preference,
+    as_drawn,
+    evaluation_splits,
+    read_preferences,
+)
 from workers.models.forward import Reference
 from workers.ppo.distributed import by_first
 from workers.ppo.rollout import Rollout
@@ -50,7 +57,8 @@ class Baseline:
     length: float  # tokens, mean
     temperature: float = TEMPERATURE  # T of the calibrated score
     deviation: float = 0.0  # raw score, over all answers
-    kept: list[tuple[Messages, str]] = field(default_factory=list)  # a few, with their prompts
+    # A few, with their prompts and whether they ended.
+    kept: list[tuple[Messages, str, bool]] = field(default_factory=list)
     kept_scores: list[float] = field(default_factory=list)  # theirs, raw, made in one batch
     behaviour: dict[str, float | None] = field(default_factory=dict)  # rates of what they say
 
@@ -64,7 +72,9 @@ class Baseline:
 
     def score_kept(self, reward: RewardSource) -> list[float]:
         """Raw scores of the kept answers as the source makes them now, no cache between."""
-        prompts, texts = [row[0] for row in self.kept], [row[1] for row in self.kept]
+        prompts = [row[0] for row in self.kept]
+        # A checkpoint of an earlier version does not say whether they ended.
+        texts = [as_drawn(text, all(ended)) for _, text, *ended in self.kept]
         return afresh(reward).score(prompts, texts).values
 
     def to_json(self) -> dict[str, Any]:
@@ -99,7 +109,8 @@ def measure_baseline(
         )
     texts = [given.text for given in answers]
     few = min(KEPT, len(texts))
-    kept = [(messages[i], texts[i]) for i in (j * len(texts) // few for j in range(few))]
+    places = [j * len(texts) // few for j in range(few)]
+    kept = [(messages[i], texts[i], answers[i].ended) for i in places]
     behaviour = watch.reference(texts) if watch else {}
 
     def scored() -> Baseline:

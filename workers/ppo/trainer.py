@@ -11,7 +11,7 @@ from workers import ranks
 from workers.behaviour import Histograms, Watch, make_watch
 from workers.config.policy import PPOSettings
 from workers.context import RunContext
-from workers.guardrails import live_engine, report, stop_error
+from workers.guardrails import CUT_ANSWERS, live_engine, report, stop_error
 from workers.layouts.gathered import is_split
 from workers.models import invariants
 from workers.models.loading import state_sha256
@@ -223,8 +223,10 @@ class TrainerParts:
         """Change what is to be changed, and end what is to end."""
         if (stop := self.controllers.handle(violations)) is not None:
             looked = stop.rule.stage == "numerics" or self.evaluated_at == self.state.step
-            if not looked and self.evaluate():  # what the stop cut off may be the best there was
-                self.save(["last", "best"])
+            if not looked:  # what the stop cut off may be the best there was
+                self.evaluate()
+                if self.note_evaluation():
+                    self.save(["last", "best"])
             self.save(["failed"])
             self.kept.publish(self.context)
             raise stop_error(stop)
@@ -239,9 +241,9 @@ class TrainerParts:
         """What is measured before the first step, and what it shows already."""
         self.check_ranks()
         self.measure_baseline()
-        self.evaluate()
-        assert self.last is not None  # noqa: S101 — just measured
-        self.act(self.look(0, self.last.all_metrics()))
+        violations = self.evaluate()
+        self.note_evaluation()
+        self.act(violations)
 
     def measure_baseline(self) -> None:
         with self.models.whole():
@@ -261,8 +263,8 @@ class TrainerParts:
     def report_progress(self, *, eta_s: float) -> None:
         self.context.progress(self.state.step, self.settings.steps, "training", eta_s)
 
-    def evaluate(self) -> bool:
-        """Answer the fixed prompts and report; whether this is the best evaluation so far."""
+    def evaluate(self) -> list[Violation]:
+        """Answer the fixed prompts and report; what the rules say of it."""
         with self.models.whole():
             self.last = evaluate(
                 self.models.actor_critic.policy,
@@ -282,7 +284,13 @@ class TrainerParts:
         self.context.metrics(self.state.step, self.last.all_metrics())
         if self.state.step == 0:
             self.spread(0, self.last.scores.values, [given.tokens for given in self.last.answers])
-        return checkpoint.note_evaluation(self.state, self.last.headline)
+        return self.look(self.state.step, self.last.all_metrics())
+
+    def note_evaluation(self) -> bool:
+        """Whether the last evaluation is the best so far; one with far more cut answers is not."""
+        assert self.last is not None  # noqa: S101 — the caller has just evaluated
+        cut = self.rules.is_crossed(CUT_ANSWERS)
+        return checkpoint.note_evaluation(self.state, self.last.headline, may_be_best=not cut)
 
     def evaluate_and_save(self, *, last: bool) -> bool:
         """What is due after this step; whether the run ends here. A new best evaluation is kept at
@@ -290,11 +298,11 @@ class TrainerParts:
         step = self.state.step
         cancelled = self.context.stopped == "cancel"
         due = (step % self.settings.eval_every == 0 or last) and not cancelled
-        is_best = self.evaluate() if due else False
+        violations = self.evaluate() if due else []
+        is_best = self.note_evaluation() if due else False
         if due and self.settings.patience and self.state.not_better >= self.settings.patience:
             self.stopped_by = "patience"
         ended = last or bool(self.stopped_by)
-        violations = self.look(step, self.last.all_metrics()) if due and self.last else []
         if is_best or ended or step % self.settings.save_every == 0:
             tags = ["last"]
             tags += ["best"] if is_best else []

@@ -133,7 +133,7 @@ def too_long(
             f"{100 * unfinished:.0f} % of the starting policy's answers run into {name} ({most} "
             "tokens)"
             + (
-                f" and have no end. Raise {name}, or set missing_eos_penalty."
+                f" and have no end: each pays missing_eos_penalty. Raise {name}."
                 if unfinished > UNFINISHED
                 else "."
             )

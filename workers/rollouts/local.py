@@ -22,6 +22,7 @@ from transformers import (
 from transformers.cache_utils import Cache, DynamicLayer
 
 from workers.data.batches import pad_left
+from workers.data.snapshot import as_drawn
 from workers.models.forward import attends_by_sdpa, projecting, sees_every_position
 
 # How answers are drawn, here and by actors and servers.
@@ -255,11 +256,12 @@ def generate(
         response_ids=response,
         response_mask=real.long(),
         ended=(torch.isin(response, stops) & real).any(1),
-        texts=[
-            str(tokenizer.decode(row[keep], skip_special_tokens=True))
-            for row, keep in zip(response, real, strict=True)
-        ],
+        texts=[],
     )
+    result.texts = [
+        as_drawn(str(tokenizer.decode(row[keep], skip_special_tokens=True)), bool(ended))
+        for row, keep, ended in zip(response, real, result.ended, strict=True)
+    ]
     if drawn.logprobs is not None:
         picked = drawn.logprobs[:, :width]
         result.logprobs = torch.where(real, picked, torch.zeros_like(picked))

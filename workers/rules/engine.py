@@ -268,6 +268,12 @@ class Engine:
         """How often a rule has judged."""
         return int(self._memory.get(rule, {}).get("checks", 0))
 
+    def is_crossed(self, rule: str) -> bool:
+        """Whether the last check of a rule that warns or stops was beyond its limit."""
+        acts = any(one.name == rule and one.action not in ("", OFF) for one in self.rules)
+        recent = self._memory.get(rule, {}).get("recent") or [[0, 0]]
+        return acts and bool(recent[-1][1])
+
     def state(self) -> dict[str, Any]:
         """Plain JSON; `restore` of it in a new object continues exactly here."""
         return copy.deepcopy(

@@ -205,6 +205,17 @@ REWARD = (
         source="SPEC E18.",
     ),
     Rule(
+        name="cut_answers",
+        title="Far fewer answers end by themselves",
+        **of("reward", ROLLOUTS),
+        **over(0.3, "share under the first", "eval/ended_share", test="fallen"),
+        **(warns() | explains("reward_plot")),
+        page="answers-longer",
+        source="On fixed prompts, so that prompts are no cause. While it stands no checkpoint is "
+        "called best: a reward that likes whatever runs into the limit likes more text, and a "
+        "judge that reads cut answers as finished ones would agree.",
+    ),
+    Rule(
         name="length",
         title="Answers are more than twice as long",
         **of("reward", ROLLOUTS),

@@ -59,6 +59,12 @@ def first(rule: Rule, memory: Memory, metrics: MetricValues, check: Check) -> Re
     return against(rule, value / begun, now=value, first=begun) if begun > 0 else None
 
 
+def fallen(rule: Rule, memory: Memory, metrics: MetricValues, check: Check) -> Reading:
+    """How far under the first value it lies."""
+    begun = memory.setdefault("first", metrics[rule.metric])
+    return against(rule, begun - metrics[rule.metric], now=metrics[rule.metric], first=begun)
+
+
 def floor(rule: Rule, memory: Memory, metrics: MetricValues, check: Check) -> Reading:
     """Against the limit or `share` of the first value, whichever is higher. A run that begins under
     the limit is held to its share alone."""
@@ -355,6 +361,7 @@ TESTS: dict[str, Test] = {
     "level": level,
     "scaled": scaled,
     "first": first,
+    "fallen": fallen,
     "floor": floor,
     "together": together,
     "changed": changed,

@@ -18,6 +18,7 @@ _TESTS = {
     "level": "the metric itself",
     "scaled": "the metric over the size of another",
     "first": "the metric over its first value of the run",
+    "fallen": "how far the metric lies under its first value",
     "floor": "the metric, against the higher of the limit and {share} of its first value",
     "together": "each metric over its own limit",
     "changed": "any change from the first value",

@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerBase
 from workers.config.server import CHAT, ServerSettings, read_server
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
-from workers.data.snapshot import Messages
+from workers.data.snapshot import Messages, as_drawn
 from workers.models.loading import load_causal, load_tokenizer
 from workers.rollouts.drawing import Answer
 from workers.rollouts.local import Sampling, derive_seed
@@ -156,7 +156,11 @@ class Served:
                 [None] * (rows.stop - rows.start)
                 if texts is None
                 else [
-                    Answer(one.text, self._count(one.text, one.ended, one.tokens), one.ended)
+                    Answer(
+                        as_drawn(one.text, one.ended),
+                        self._count(one.text, one.ended, one.tokens),
+                        one.ended,
+                    )
                     for one in texts
                 ]
             )

@@ -20,6 +20,7 @@ from workers.context import RunContext
 from workers.contract.events import RecipeError
 from workers.contract.jobs import JobSpec
 from workers.data.batches import encode_prompt
+from workers.data.snapshot import CutAnswer
 from workers.grpo.metrics import GroupReward
 from workers.grpo.reporting import GroupReporter
 from workers.grpo.trainer import Trainer
@@ -258,23 +259,32 @@ def test_a_first_step_whose_policy_is_not_its_reference_breaks_the_contract(
 
 # --- advantages ---
 
+FREE = {"missing_eos_penalty": 0.0}
+
 
 @pytest.mark.parametrize("scale", ["group", "batch", "none"])
 def test_advantages_are_distances_to_the_mean_of_the_group(tmp_path: Path, scale: str) -> None:
     trainer = make(tmp_path, scale_rewards=scale)
     advantages = draw(trainer)["advantages"].view(4, 4)
-    rewards = torch.tensor(trainer.reward.last.rewards).view(4, 4)
+    rewards = torch.tensor(trainer.reward.last.scores.values).view(4, 4)
+    cut = ~torch.tensor(trainer.reward.last.ended).view(4, 4)
+    assert cut.any(), "an answer pays for having no end, in deviations"
+    assert not cut.all()
     wanted = rewards - rewards.mean(1, keepdim=True)
     if scale == "group":
         wanted = wanted / (rewards.std(1, keepdim=True) + 1e-4)
     elif scale == "batch":
         wanted = wanted / (rewards.std() + 1e-4)
+    unit = rewards.std() + 1e-4 if scale == "none" else 1.0
+    wanted = wanted - unit * (cut.float() - cut.float().mean(1, keepdim=True))
     torch.testing.assert_close(advantages, wanted)
 
 
 def test_rewards_alike_but_for_rounding_give_no_advantage_and_no_step(tmp_path: Path) -> None:
     """Adam makes steps of full size of the smallest gradient, were it rounding."""
-    trainer = make(tmp_path, source=Source(lambda texts: [0.1] * len(texts)), max_new_tokens=5)
+    trainer = make(
+        tmp_path, source=Source(lambda texts: [0.1] * len(texts)), max_new_tokens=5, **FREE
+    )
     trainer.create_optimizer_and_scheduler(num_training_steps=10)
     output = draw(trainer)
     assert output["advantages"].eq(0).all()
@@ -291,7 +301,7 @@ def test_an_answer_nobody_trusts_moves_neither_the_policy_nor_its_groups_mean(
     withheld = [i % 4 == 0 for i in range(16)]
     scores = [100.0 if i % 4 == 0 else float(i % 4) for i in range(16)]
     source = Source(lambda texts: scores, withheld=withheld, blocked=withheld)
-    trainer = make(tmp_path, source=source, scale_rewards="none")
+    trainer = make(tmp_path, source=source, scale_rewards="none", **FREE)
     advantages = draw(trainer)["advantages"].view(4, 4)
     assert advantages.tolist() == [[0.0, -1.0, 0.0, 1.0]] * 4
     assert trainer.drawn[0]["reward/blocked_share"] == 0.25
@@ -300,10 +310,17 @@ def test_an_answer_nobody_trusts_moves_neither_the_policy_nor_its_groups_mean(
 def test_an_answer_without_an_end_pays_for_it_or_teaches_nothing(tmp_path: Path) -> None:
     same = Source(lambda texts: [1.0] * len(texts))
     trainer = make(tmp_path, source=same, missing_eos_penalty=0.5)
-    draw(trainer)
+    advantages = draw(trainer)["advantages"].view(4, 4)
     judged = trainer.reward.last
+    ended = torch.tensor(judged.ended).view(4, 4)
     assert set(judged.ended) == {True, False}
-    assert judged.rewards == [1.0 if ended else 0.5 for ended in judged.ended]
+    assert judged.scores.values == [1.0] * 16, "the penalty is no part of the reward"
+    mixed = ended.any(1) & ~ended.all(1)
+    apart = [a[e].mean() - a[~e].mean() for a, e in zip(advantages, ended, strict=True)]
+    assert [round(float(gap), 6) for gap, both in zip(apart, mixed, strict=True) if both] == [
+        0.5
+    ] * int(mixed.sum())
+    assert [isinstance(text, CutAnswer) for text in judged.texts] == [not e for e in judged.ended]
     masked = make(tmp_path, mask_truncated=True)
     mask = draw(masked)["completion_mask"]
     assert mask.any(1).tolist() == masked.reward.last.ended

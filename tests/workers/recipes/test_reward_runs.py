@@ -13,6 +13,7 @@ from tests.workers.recipes.encoders import bert, encoder_folder, modernbert
 from tests.workers.recipes.language import Outcome, Workshop, assistant, user
 from workers.contract.events import RecipeError
 from workers.data.batches import encode_pair
+from workers.data.snapshot import as_drawn
 from workers.models.loading import load_scorer, load_tokenizer
 from workers.rewards.layout import is_ensemble, read_layout
 from workers.rewards.model import EnsembleReward, ModelReward, score_rows
@@ -124,6 +125,17 @@ def test_an_encoder_reads_its_marks_around_the_conversation(tmp_path: Path) -> N
         "runs",
         "[SEP]",
     ]
+
+
+@pytest.mark.parametrize("answer", ["runs", "a cat runs  ", "runs\n", ""])
+def test_an_answer_that_a_limit_cut_is_read_without_an_end(tmp_path: Path, answer: str) -> None:
+    tokenizer = load_tokenizer(encoder_folder(tmp_path, bert()))
+    whole = encode_pair(tokenizer, user("the cat"), answer, max_length=64)
+    cut = encode_pair(tokenizer, user("the cat"), as_drawn(answer, False), max_length=64)
+    assert cut.ids == whole.ids[:-1]
+    assert tokenizer.convert_ids_to_tokens(whole.ids[-1]) == "[SEP]"
+    assert as_drawn(answer, True) == answer
+    assert encode_pair(tokenizer, user("the cat"), as_drawn(answer, True), max_length=64) == whole
 
 
 # --- LoRA ---

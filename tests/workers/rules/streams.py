@@ -79,6 +79,7 @@ def healthy_ppo(seed: int, steps: int = 150) -> Stream:
             figures["eval/held_out_score"] = 0.6 * gain * progress + float(noise(0, error))
             figures |= {"eval/canary_accuracy": 0.8, "eval/reward_data_accuracy": 0.8}
             figures |= {"eval/protocol": 17.0, "eval/reproducibility": 0.0}
+            figures["eval/ended_share"] = 0.9 - abs(float(other(0, 0.05)))
         yield step, figures
 
 
