@@ -46,8 +46,6 @@ LEFT: dict[str, int] = {
     "trust/significance.py": 14,
     "trust/slices.py": 18,
     "trust/words.py": 19,
-    "voting/by_posterior.py": 4,
-    "voting/rule.py": 8,
 }
 
 
