@@ -13,6 +13,7 @@ from scipy import sparse
 from scipy.special import log_expit, logsumexp
 
 from measures.position import position_bias
+from measures.reasons import reason
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -55,7 +56,7 @@ def pulls_of(who: Ints, pair: Ints, chose_left: Ints, a_left: Bools, n_people: i
     if not len(who):
         nothing = np.full(n_people, np.nan)
         none = np.zeros(n_people, dtype=np.int64)
-        return Pulls(nothing, nothing, nothing, none, None, None, "no vote has a known side")
+        return Pulls(nothing, nothing, nothing, none, None, None, reason("no_known_side"))
     _, place = np.unique(pair[kept], return_inverse=True)
     crowd = position_bias(place, who, left.astype(np.int64), a_left)
     b = crowd.logit or 0.0

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from measures.blocks import Intervals, Table, listed, percent, plain, share
 from measures.bootstrap import LEAST_UNITS
 from measures.estimate import Interval
-from measures.style import MARKS, marks_of
+from measures.style import marks_of
 from measures.trust.findings import Finding, Verdict, unmeasured
 from measures.trust.significance import (
     LEAST_PAIRS,
@@ -125,12 +125,14 @@ def format_taste(pairs: Pairs) -> Finding:
     of those answers would count as what it thinks of the mark. Where that is so of all, nothing was
     measured.
     """
+    from workers.contract.traits import MARKS
+
     line = "format_taste"
     held = [
         (frozenset(marks_of(a)), frozenset(marks_of(b)))
         for a, b in zip(pairs.chosen_texts, pairs.rejected_texts, strict=True)
     ]
-    names = [(key, words) for key, words, _ in MARKS] + [("markdown", "any Markdown")]
+    names = [*MARKS.items(), ("markdown", "any Markdown")]
     found = []
     for key, words in names:
         sign = np.array([float(key in a) - float(key in b) for a, b in held])
