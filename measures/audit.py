@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv
 
-from measures.estimate import Interval
+from measures.estimate import Interval, reason
 
 Floats = NDArray[np.float64]
 
@@ -50,7 +50,7 @@ class Rate:
         if self.value is None or self.effective is None:
             return Interval(value=None, low=None, high=None, n=self.n, undefined=self.undefined)
         if self.n < LEAST_AUDITS:
-            why = f"too few: {self.n} (an interval needs at least {LEAST_AUDITS})"
+            why = reason("few_judged", n=self.n, least=LEAST_AUDITS)
             return Interval(value=self.value, low=None, high=None, n=self.n, no_interval=why)
         low, high = _wilson(self.value, self.effective)
         return Interval(value=self.value, low=low, high=high, n=self.n)
@@ -61,7 +61,7 @@ def simple_rate(wrong: int, n: int) -> Rate:
     if n < 0 or not 0 <= wrong <= n:
         raise ValueError(f"wrong must lie between 0 and n: {wrong} of {n}")
     if n == 0:
-        return Rate(None, None, 0, "nothing was judged")
+        return Rate(None, None, 0, reason("nothing_judged"))
     return Rate(wrong / n, float(n), n)
 
 
@@ -85,7 +85,7 @@ def stratified_rate(wrong: ArrayLike, audited: ArrayLike, population: ArrayLike)
         raise ValueError("wrong ≤ audited ≤ population must hold for every annotator")
     n = int(done.sum())
     if n == 0:
-        return Rate(None, None, 0, "no audit has been done yet")
+        return Rate(None, None, 0, reason("no_audit"))
     differs, done, votes = _pooled(differs, done, votes)
     weight = votes / votes.sum()
     share = float((weight * differs / done).sum())
@@ -105,7 +105,7 @@ def weighted_rate(wrong: ArrayLike, weights: ArrayLike) -> Rate:
     if values.shape != weigh.shape or values.ndim != 1 or (weigh <= 0).any():
         raise ValueError("one positive weight per trial")
     if not len(values):
-        return Rate(None, None, 0, "nothing was judged")
+        return Rate(None, None, 0, reason("nothing_judged"))
     share = float((values * weigh).sum() / weigh.sum())
     return Rate(share, float(weigh.sum() ** 2 / (weigh**2).sum()), len(values))
 
@@ -144,7 +144,7 @@ def error_from_repeats(differing: int, n: int, *, kappa: float = 1.0) -> Rate:
     m = 1 + kappa
     inside = 1 - m * looked.value
     if inside <= 0.01:
-        return Rate(None, None, n, "they differ from themselves as often as chance would")
+        return Rate(None, None, n, reason("repeats_by_chance"))
     root = math.sqrt(inside)
     r = (1 - root) / m
     # dr/ds = 1 / (2 root); var(r) = s(1 − s)/n · (dr/ds)²; worth r(1 − r)/var(r) trials
@@ -179,16 +179,14 @@ def corrected_rate(differing: Rate, reviewers: Rate, *, kappa: float = 1.0) -> C
     if reviewers.value is None or reviewers.effective is None:
         return Corrected(differing.interval, reviewers.undefined or "unknown")
     if reviewers.n < LEAST_REVIEWED:
-        why = (
-            f"their own error is known from {reviewers.n} answers only, and needs {LEAST_REVIEWED}"
-        )
+        why = reason("few_answers", n=reviewers.n, least=LEAST_REVIEWED)
         return Corrected(differing.interval, why)
     if differing.n < LEAST_AUDITS:
-        return Corrected(differing.interval, f"{differing.n} audits are too few")
+        return Corrected(differing.interval, reason("few_audits", n=differing.n))
     d, r = _likely(differing), _likely(reviewers)
     m = 1 + kappa
     if m * float(np.quantile(r, 0.975)) >= 0.9:
-        return Corrected(differing.interval, "they may be no better than chance themselves")
+        return Corrected(differing.interval, reason("reviewers_by_chance"))
     found = np.clip((d[:, None] - r) / (1 - m * r), 0.0, 1.0)
     low, high = np.quantile(found, [0.025, 0.975])
     value = (differing.value - reviewers.value) / (1 - m * reviewers.value)

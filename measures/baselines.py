@@ -5,7 +5,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from measures.accuracy import pair_accuracy
 from measures.bootstrap import REPLICATES
-from measures.estimate import Interval
+from measures.estimate import Interval, reason
 from measures.intervals import mean_interval
 
 
@@ -47,7 +47,7 @@ def longer_preferred(
     margins = _length_margins(chosen_lengths, rejected_lengths)
     differ = margins != 0
     if not differ.any():
-        return Interval(value=None, low=None, high=None, n=0, undefined="no pair differs in length")
+        return Interval(value=None, low=None, high=None, n=0, undefined=reason("no_length_differs"))
     labels = None if clusters is None else np.asarray(clusters)[differ]
     return mean_interval(margins[differ] > 0, clusters=labels, replicates=replicates, seed=seed)
 

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from measures.estimate import reason
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -53,11 +55,9 @@ def bootstrap_bounds(
     """
     units = int(multiplicity.sum())
     if units < LEAST_UNITS:
-        return Bounds(
-            None, None, f"too few {unit}: {units} (an interval needs at least {LEAST_UNITS})"
-        )
+        return Bounds(None, None, reason("too_few", unit=unit, n=units, least=LEAST_UNITS))
     if replicates < 1:
-        return Bounds(None, None, "no resamples were asked for")
+        return Bounds(None, None, reason("no_resamples"))
     sums = resampled_sums(rows, multiplicity, replicates=replicates, seed=seed)
     return percentile_bounds(formula(sums), unit=unit)
 
@@ -98,8 +98,8 @@ def percentile_bounds(values: Floats, *, unit: str) -> Bounds:
     missing = len(values) - len(defined)
     if missing > MOST_UNDEFINED * len(values):
         share = missing / len(values)
-        return Bounds(None, None, f"the statistic is undefined in {share:.0%} of the resamples")
+        return Bounds(None, None, reason("resamples_undefined", share=share))
     if np.ptp(defined) <= 1e-12:  # rounding of equal sums, not variation
-        return Bounds(None, None, f"all {unit} are alike, so resampling them shows no variation")
+        return Bounds(None, None, reason("resamples_alike", unit=unit))
     low, high = np.percentile(defined, [2.5, 97.5])
     return Bounds(float(low), float(high))

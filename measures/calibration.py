@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import expit, log_expit
 
-from measures.estimate import Quantity
+from measures.estimate import Quantity, reason
 
 Floats = NDArray[np.float64]
 
@@ -68,7 +68,7 @@ def calibration(
         raise ValueError(f"temperature must be positive, not {temperature}")
     n = len(delta)
     if n < bins:
-        return Calibration(None, None, None, n, (), f"{n} pairs are fewer than {bins} bins")
+        return Calibration(None, None, None, n, (), reason("few_for_bins", n=n, bins=bins))
     z = delta / temperature
     p = expit(z)
     bars = _reliability(p, y, bins)
@@ -92,16 +92,16 @@ def fit_temperature(margins: ArrayLike, labels: ArrayLike) -> Quantity:
     """
     delta, y = _checked(margins, labels)
     if not len(delta):
-        return Quantity(None, "no pairs")
+        return Quantity(None, reason("no_pairs"))
 
     def slope(b: float) -> float:
         return float(np.sum(delta * (expit(b * delta) - y)))
 
     if slope(0.0) >= 0:
-        return Quantity(None, "the margins do not point towards the labels, so no T > 0 fits")
+        return Quantity(None, reason("margins_opposed"))
     steepest = _STEEPEST / float(np.abs(delta).max())
     if slope(steepest) <= 0:
-        return Quantity(None, "the margins separate the labels, so every smaller T fits better")
+        return Quantity(None, reason("margins_separate"))
     return Quantity(1 / float(brentq(slope, 0.0, steepest, xtol=1e-14, rtol=1e-12)))
 
 

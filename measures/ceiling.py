@@ -7,6 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betaincc
 
+from measures.estimate import reason
+
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
@@ -21,28 +23,6 @@ class Ceiling:
     low: float | None
     high: float | None
     undefined: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Anchor:
-    """A published agreement figure: fractions; margin as the source prints it (± or None)."""
-
-    name: str
-    agreement: float
-    margin: float | None
-    source: str
-
-
-# To show beside a project's own figure. They differ in task, in people and in whether ties count.
-ANCHORS = (
-    Anchor("InstructGPT, training labellers", 0.726, 0.015, "Ouyang et al. 2022"),
-    Anchor("InstructGPT, held-out labellers", 0.773, 0.013, "Ouyang et al. 2022"),
-    Anchor("Summarization, labeller and researcher", 0.77, 0.02, "Stiennon et al. 2020"),
-    Anchor("Helpful and harmless dialogue", 0.63, None, "Bai et al. 2022"),
-    Anchor("MT-bench, people without ties", 0.81, None, "Zheng et al. 2023"),
-    Anchor("MT-bench, person and judge, with ties", 0.66, None, "Zheng et al. 2023"),
-    Anchor("AlpacaFarm", 0.66, None, "Dubois et al. 2023"),
-)
 
 
 def ceiling_from_agreement(agreement: float) -> Ceiling:
@@ -60,14 +40,8 @@ def ceiling_from_agreement(agreement: float) -> Ceiling:
     if not 0 <= agreement <= 1:
         raise ValueError(f"agreement must lie between 0 and 1, not {agreement}")
     if agreement < 0.5:
-        return Ceiling(
-            agreement,
-            None,
-            None,
-            None,
-            f"agreement is {agreement:.1%}, under one half: independent two-way votes cannot agree "
-            "less often, so the votes depend on each other or have more than two choices",
-        )
+        why = reason("agreement_under_half", agreement=agreement)
+        return Ceiling(agreement, None, None, None, why)
     accuracy = (1 + math.sqrt(2 * agreement - 1)) / 2
     return Ceiling(agreement, accuracy, agreement, accuracy)
 
@@ -120,11 +94,9 @@ def decided_ceiling(
     voted = won + lost > 0
     n = int(voted.sum())
     if not n:
-        return DecidedCeiling(0, None, None, "no pair was decided by A-or-B votes")
+        return DecidedCeiling(0, None, None, reason("no_decided_pair"))
     if agreement <= 0.5:
-        return DecidedCeiling(
-            n, None, None, f"two votes agree in {agreement:.1%}, no more often than coins do"
-        )
+        return DecidedCeiling(n, None, None, reason("agreement_of_coins", agreement=agreement))
     spread = max((1 - agreement) / (2 * agreement - 1), _LEAST_SPREAD)
     kinds, times = np.unique(np.column_stack([won[voted], lost[voted]]), axis=0, return_counts=True)
     a, b = spread + kinds[:, 0], spread + kinds[:, 1]

@@ -21,6 +21,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr, stdtr, stdtrit
 
+from measures.estimate import reason
+
 SURE = 1e-6
 LIKELY = 0.0027  # |z| > 3, both sides
 LEAST_EFFECT = 0.2  # deviations; "small" in Cohen, Statistical Power Analysis (1988)
@@ -77,7 +79,7 @@ def paired_shift(
         raise ValueError(f"one number per prompt on both sides: {first.shape} and {second.shape}")
     n = len(first)
     if not (np.isfinite(first).all() and np.isfinite(second).all()):
-        return Shift(n=n, paired=True, undefined="some prompts have no finite score")
+        return Shift(n=n, paired=True, undefined=reason("scores_not_finite"))
     if n < LEAST_N:
         return Shift(n=n, paired=True, undefined=_few(n))
     differences = first - second
@@ -115,7 +117,7 @@ def unpaired_shift(
     known = (mean, deviation, baseline_mean, baseline_deviation)
     least = min(n, baseline_n)
     if not all(math.isfinite(x) for x in known):
-        return Shift(n=n, undefined="a mean or a deviation is not a finite number")
+        return Shift(n=n, undefined=reason("means_not_finite"))
     if least < LEAST_N:
         return Shift(n=n, undefined=_few(least))
     value = mean - baseline_mean
@@ -141,7 +143,7 @@ def speaks(shift: Shift, before: Shift | None) -> bool:
 
 
 def _few(n: int) -> str:
-    return f"too few to say: n = {n}, and at least {LEAST_N} are needed"
+    return reason("few_prompts", n=n, least=LEAST_N)
 
 
 def _without_noise(value: float, spread: float, *, n: int, paired: bool, figures: int) -> Shift:
@@ -158,7 +160,7 @@ def _without_noise(value: float, spread: float, *, n: int, paired: bool, figures
         n=n,
         paired=paired,
         level=_level(0.0, effect, figures),
-        no_interval="every prompt moved alike, so there is no noise to measure it by",
+        no_interval=reason("prompts_moved_alike"),
     )
 
 

@@ -1,8 +1,8 @@
 """The results a statistic can have: a value, an interval, or the reason why there is none.
 
 Two reasons are kept apart. `undefined` says why there is no value; `no_interval` says why a value
-stands without bounds. Exactly the fields that exist are not None, so a page can print what is there
-and the reason for what is not. Intervals are 95 %.
+stands without bounds, both as `reason` writes them. Exactly the fields that exist are not
+None, so a page can print what is there and the reason for what is not. Intervals are 95 %.
 """
 
 from dataclasses import dataclass
@@ -12,12 +12,18 @@ from enum import StrEnum
 class Statistic(StrEnum):
     """Which agreement statistic an `Estimate` holds; `measures.agreement.reading` reads by it."""
 
-    PERCENT_AGREEMENT = "percent agreement"
-    KRIPPENDORFF_ALPHA = "Krippendorff's alpha"
-    FLEISS_KAPPA = "Fleiss' kappa"
-    GWET_AC1 = "Gwet's AC1"
-    COHEN_KAPPA = "Cohen's kappa"
-    MEAN_COHEN_KAPPA = "mean Cohen's kappa"
+    PERCENT_AGREEMENT = "percent_agreement"
+    KRIPPENDORFF_ALPHA = "krippendorff_alpha"
+    FLEISS_KAPPA = "fleiss_kappa"
+    GWET_AC1 = "gwet_ac1"
+    COHEN_KAPPA = "cohen_kappa"
+    MEAN_COHEN_KAPPA = "mean_cohen_kappa"
+
+
+def reason(code: str, **about: float | str) -> str:
+    """Why there is no value or no interval: a code with the numbers that belong to it, such as
+    `few_groups n=4 least=10`. The words of each code stand in `workers.contract.reasons`."""
+    return " ".join([code, *(f"{name}={value}" for name, value in about.items())])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

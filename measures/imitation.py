@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
 from measures.bootstrap import LEAST_UNITS
-from measures.estimate import Interval
+from measures.estimate import Interval, reason
 from measures.style import marks_of
 
 LENGTH_RATIO = 1.25  # tolerated either way: a quarter longer, a fifth shorter
@@ -30,15 +30,6 @@ SHARES = {
     "heading": 0.10,
     "code": 0.10,
     "json": 0.10,
-}
-WORDS = {
-    "length": "length",
-    "ended": "answers that end by themselves",
-    "refusal": "refusals",
-    "list": "lists",
-    "heading": "headings",
-    "code": "code",
-    "json": "JSON",
 }
 
 
@@ -67,22 +58,6 @@ class Trait:
     def departs(self) -> bool:
         low, high = self.difference.low, self.difference.high
         return low is not None and high is not None and (low > self.high or high < self.low)
-
-    @property
-    def words(self) -> str:
-        """The finding for a person."""
-        d = self.difference
-        bounds = "" if d.low is None or d.high is None else f" (95 % {d.low:.2f} to {d.high:.2f})"
-        if self.name == "length":
-            return (
-                f"answers are {d.value or math.nan:.2f} times as long as the demonstrations"
-                f"{bounds}: {self.answers:.0f} tokens against {self.demonstrations:.0f} on average"
-            )
-        return (
-            f"{WORDS[self.name]}: {self.answers:.0%} of the answers against "
-            f"{self.demonstrations:.0%} of the demonstrations, "
-            f"difference {d.value or 0:+.2f}{bounds}"
-        )
 
 
 def traits_of(text: str, *, tokens: int, ended: bool) -> Traits:
@@ -140,8 +115,8 @@ def ratio_of_means(first: ArrayLike, second: ArrayLike) -> Interval:
     one, other = np.asarray(first, float), np.asarray(second, float)
     n = len(one)
     if not n or one.mean() <= 0 or other.mean() <= 0:
-        reason = "no rows" if not n else "a mean length is 0"
-        return Interval(value=None, low=None, high=None, n=n, undefined=reason)
+        why = reason("no_length") if n else reason("no_rows")
+        return Interval(value=None, low=None, high=None, n=n, undefined=why)
     ratio = float(one.mean() / other.mean())
     if n < LEAST_UNITS:
         return Interval(value=ratio, low=None, high=None, n=n, no_interval=_too_few(n))
@@ -163,7 +138,7 @@ def paired_shares(first: ArrayLike, second: ArrayLike) -> Interval:
     one, other = np.asarray(first, bool), np.asarray(second, bool)
     n = len(one)
     if not n:
-        return Interval(value=None, low=None, high=None, n=0, undefined="no rows")
+        return Interval(value=None, low=None, high=None, n=0, undefined=reason("no_rows"))
     b, c = int((one & ~other).sum()), int((other & ~one).sum())
     value = (b - c) / n
     if n < LEAST_UNITS:
@@ -174,7 +149,7 @@ def paired_shares(first: ArrayLike, second: ArrayLike) -> Interval:
 
 
 def _too_few(n: int) -> str:
-    return f"too few rows: {n} (an interval needs at least {LEAST_UNITS})"
+    return reason("too_few", unit="rows", n=n, least=LEAST_UNITS)
 
 
 def _is_json(text: str, *, whole: bool) -> bool:

@@ -2,8 +2,7 @@
 
 Rows that share a prompt, a debate or an argument are not independent; an interval that treats them
 so is too short. Name what they share in `clusters`. With fewer than `LEAST_UNITS` clusters (or
-rows, where rows stand alone) the value is given without an interval and the result says
-"too few clusters: k".
+rows, where rows stand alone) the value is given without an interval.
 """
 
 import math
@@ -14,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit
 
 from measures.bootstrap import LEAST_UNITS, REPLICATES, Bounds, bootstrap_bounds
-from measures.estimate import Interval
+from measures.estimate import Interval, reason
 
 Floats = NDArray[np.float64]
 
@@ -32,7 +31,7 @@ def wilson(successes: float, n: float) -> Interval:
     if n < 0 or not 0 <= successes <= n:
         raise ValueError(f"successes must lie between 0 and n: {successes} of {n}")
     if n == 0:
-        return Interval(value=None, low=None, high=None, n=0, undefined="no trials")
+        return Interval(value=None, low=None, high=None, n=0, undefined=reason("no_trials"))
     share = successes / n
     spread = _Z95 * math.sqrt(share * (1 - share) / n + _Z95**2 / (4 * n * n))
     centre = share + _Z95**2 / (2 * n)
@@ -58,7 +57,7 @@ def mean_interval(
     """
     rows = _finite("values", values)
     if not len(rows):
-        return Interval(value=None, low=None, high=None, n=0, undefined="no rows")
+        return Interval(value=None, low=None, high=None, n=0, undefined=reason("no_rows"))
     totals, unit = _cluster_totals(rows, clusters)
     kinds, multiplicity = np.unique(totals, axis=0, return_counts=True)
     bounds = bootstrap_bounds(
@@ -111,7 +110,7 @@ def dyadic_interval(values: ArrayLike, first: ArrayLike, second: ArrayLike) -> I
     """
     rows = _finite("values", values)
     if not len(rows):
-        return Interval(value=None, low=None, high=None, n=0, undefined="no rows")
+        return Interval(value=None, low=None, high=None, n=0, undefined=reason("no_rows"))
     left, right = np.asarray(first), np.asarray(second)
     if left.shape != rows.shape or right.shape != rows.shape:
         raise ValueError("values, first and second must be equally long")
@@ -135,11 +134,11 @@ def t_interval(values: ArrayLike) -> Interval:
     """
     rows = _finite("values", values)
     if not len(rows):
-        return Interval(value=None, low=None, high=None, n=0, undefined="no runs")
+        return Interval(value=None, low=None, high=None, n=0, undefined=reason("no_runs"))
     if len(rows) == 1:
-        bounds = Bounds(None, None, "one run shows no variation over seeds")
+        bounds = Bounds(None, None, reason("one_run"))
     elif np.ptp(rows) == 0:
-        bounds = Bounds(None, None, "all runs are alike, so they show no variation")
+        bounds = Bounds(None, None, reason("runs_alike"))
     else:
         spread = float(rows.std(ddof=1)) / math.sqrt(len(rows))
         half = float(stdtrit(len(rows) - 1, 0.975)) * spread
@@ -150,12 +149,10 @@ def t_interval(values: ArrayLike) -> Interval:
 def _dyadic_bounds(rows: Floats, pairs: NDArray[np.int64], units: int) -> Bounds:
     """pairs: (2, n) unit indices, the smaller first."""
     if units < LEAST_UNITS:
-        return Bounds(
-            None, None, f"too few clusters: {units} (an interval needs at least {LEAST_UNITS})"
-        )
+        return Bounds(None, None, reason("too_few", unit="clusters", n=units, least=LEAST_UNITS))
     errors = rows - rows.mean()
     if np.ptp(rows) == 0:
-        return Bounds(None, None, "all rows are alike, so they show no variation")
+        return Bounds(None, None, reason("rows_alike"))
     low, high = pairs
     apart = low != high  # a row may join a unit to itself; it belongs to that unit once
     of_unit = np.bincount(low, weights=errors, minlength=units)

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import ndtr, stdtr
 
+from measures.estimate import reason
+
 LIKELY = 0.001  # of each of two series, two-sided: their geometric mean
 LEAST_LIKELY = 0.01  # of the less certain of the two
 FIRST = 20  # measurements that are "before", at most
@@ -78,7 +80,8 @@ def change(series: Sequence[Measured], *, higher_is_better: bool = True) -> Chan
     measurement, or with too few of unknown size.
     """
     if len(series) < 2:
-        return Change(undefined="too few to say: one measurement" if series else "no measurement")
+        why = reason("one_measurement") if series else reason("no_measurement")
+        return Change(undefined=why)
     tried = [_window(series, k) for k in range(1, NEWEST + 1) if len(series) - k >= min(k, 3)]
     known = [found for found in tried if found.p is not None]
     if not known:
@@ -120,8 +123,7 @@ def _window(series: Sequence[Measured], newest: int) -> Change:
     elif sampled is not None:
         errors.append((DAYS_DIFFER * math.sqrt(sampled * share), None))
     else:
-        why = f"too few to say: {len(before)} before, and nobody said of how many cases"
-        return replace(found, undefined=why)
+        return replace(found, undefined=reason("few_measurements", n=len(before)))
     half = 1.96 * max(error for error, _ in errors)
     p = max(_p(now - mean, error, freedom) for error, freedom in errors)
     return replace(found, low=now - mean - half, high=now - mean + half, p=p)

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import bdtr, expit, ndtr, stdtrit
 
 from measures.bootstrap import LEAST_UNITS
-from measures.estimate import Interval
+from measures.estimate import Interval, reason
 from measures.intervals import wilson
 
 Floats = NDArray[np.float64]
@@ -117,9 +117,9 @@ def position_bias(
         "n_ties": int(len(left) - n),
     }
     if not n:
-        return _without("no vote chose a side whose place is known", **shared)
+        return _without(reason("no_choice_of_side"), **shared)
     if a_left is None:
-        return _without("which answer stood left was not kept", **shared)
+        return _without(reason("sides_not_kept"), **shared)
     where = np.asarray(a_left)
     if where.shape != left.shape:
         raise ValueError("a_left must be as long as chose_left")
@@ -162,10 +162,9 @@ def _side_flip(flips: _Flips, shared: dict[str, Any]) -> PositionBias:
     units = int(telling.sum())
     counts = {"n_flipped": int(flips.seen_both.sum()), "n_informative": units}
     if not counts["n_flipped"]:
-        return _without("no pair was judged both ways round", **shared, **counts)
+        return _without(reason("one_way_round"), **shared, **counts)
     if not units:
-        reason = "no two people who saw a pair different ways round chose the same side of it"
-        return _without(reason, **shared, **counts)
+        return _without(reason("no_side_twice"), **shared, **counts)
     left, right = float(flips.both_left.sum()), float(flips.both_right.sum())
     deviation = math.sqrt(float(flips.variance.sum()))
     p = float(2 * ndtr(-abs(left - right) / deviation)) if deviation else None
@@ -180,9 +179,9 @@ def _side_flip(flips: _Flips, shared: dict[str, Any]) -> PositionBias:
     b = math.log(left / right) / 2
     fields = shared | counts | {"value": float(expit(b)), "logit": b, "p": p}
     if units < LEAST_UNITS:
-        reason = f"too few pairs tell: {units} (an interval needs at least {LEAST_UNITS})"
+        why = reason("few_pairs_tell", n=units, least=LEAST_UNITS)
         return PositionBias(
-            **fields, low=None, high=None, logit_low=None, logit_high=None, no_interval=reason
+            **fields, low=None, high=None, logit_low=None, logit_high=None, no_interval=why
         )
     margin = float(stdtrit(units - 1, 0.975)) * math.sqrt(spread) / 2
     low, high = b - margin, b + margin
@@ -191,7 +190,7 @@ def _side_flip(flips: _Flips, shared: dict[str, Any]) -> PositionBias:
     )
 
 
-def _without(reason: str, **fields: Any) -> PositionBias:
+def _without(why: str, **fields: Any) -> PositionBias:
     fields = {"n_flipped": 0, "n_informative": 0} | fields
     return PositionBias(
         **fields,
@@ -202,5 +201,5 @@ def _without(reason: str, **fields: Any) -> PositionBias:
         logit_low=None,
         logit_high=None,
         p=None,
-        undefined=reason,
+        undefined=why,
     )

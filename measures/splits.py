@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from measures.bootstrap import LEAST_UNITS
 from measures.duplicates import normalise
-from measures.estimate import Quantity
+from measures.estimate import Quantity, reason
 
 __all__ = [
     "Assignment",
@@ -35,11 +35,11 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The split of each row, the groups per split, and what is wrong with it."""
+    """The split of each row, the groups per split, and the splits of too few groups."""
 
     splits: tuple[str, ...]
     n_groups: Mapping[str, int]
-    warnings: tuple[str, ...]
+    few: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def assign_splits(
     *,
     least_groups: int = LEAST_UNITS,
 ) -> Assignment:
-    """`split_of` for the group of each row, with a warning for each split of too few groups.
+    """`split_of` for the group of each row, naming each split of too few groups.
 
     A split under `least_groups` groups gives no clustered interval; an empty one no figure at all.
     Splits with share 0 are not expected to hold anything.
@@ -105,12 +105,8 @@ def assign_splits(
     n_groups = dict.fromkeys(shares, 0)
     for split in of_group.values():
         n_groups[split] += 1
-    warnings = tuple(
-        f"split {split!r} has too few groups: {n} of the {least_groups} that an interval needs"
-        for split, n in n_groups.items()
-        if n < least_groups and shares[split] > 0
-    )
-    return Assignment(tuple(of_group[key] for key in group_keys), n_groups, warnings)
+    few = tuple(s for s, n in n_groups.items() if n < least_groups and shares[s] > 0)
+    return Assignment(tuple(of_group[key] for key in group_keys), n_groups, few)
 
 
 def effective_sample_size(weights: ArrayLike) -> Quantity:
@@ -124,7 +120,7 @@ def effective_sample_size(weights: ArrayLike) -> Quantity:
         raise ValueError("weights must be finite and at least 0")
     largest = w.max(initial=0.0)
     if largest == 0:
-        return Quantity(None, "no row has a positive weight")
+        return Quantity(None, reason("no_weight"))
     scaled = w / largest  # so that tiny or huge weights neither vanish nor overflow when squared
     return Quantity(float(scaled.sum() ** 2 / (scaled**2).sum()))
 
@@ -139,7 +135,7 @@ def overlap_containment(sft_texts: Iterable[str], rl_texts: Iterable[str]) -> Ov
     sft, rl = _distinct(sft_texts), _distinct(rl_texts)
     both = len(sft & rl)
     if not rl:
-        return Overlap(len(sft), 0, 0, None, "there are no RL texts")
+        return Overlap(len(sft), 0, 0, None, reason("no_rl_texts"))
     return Overlap(len(sft), len(rl), both, both / len(rl))
 
 

@@ -41,25 +41,25 @@ _POLITE = re.compile(
 _WARMTH = re.compile(r"[!❤♥☺\U0001F300-\U0001FAFF]")
 _QUESTION = re.compile(r"\?[\s\"'”’)]*\Z")
 
-# Key, words for a page, pattern; a text has the mark when the pattern is found anywhere in it.
-MARKS: tuple[tuple[str, str, re.Pattern[str]], ...] = (
-    ("list", "a list", _LIST),
-    ("heading", "a heading", _HEADING),
-    ("bold", "bold type", _BOLD),
-    ("code", "code", _CODE),
-    ("table", "a table", _TABLE),
-    ("link", "a link", _LINK),
-    ("refusal", "a refusal", _REFUSAL),
-    ("polite", "a polite phrase", _POLITE),
-    ("exclaims", "an exclamation mark or emoji", _WARMTH),
-    ("asks_back", "a question at its end", _QUESTION),
-)
+# A text has the mark when the pattern is found anywhere in it.
+MARKS = {
+    "list": _LIST,
+    "heading": _HEADING,
+    "bold": _BOLD,
+    "code": _CODE,
+    "table": _TABLE,
+    "link": _LINK,
+    "refusal": _REFUSAL,
+    "polite": _POLITE,
+    "exclaims": _WARMTH,
+    "asks_back": _QUESTION,
+}
 MARKDOWN = frozenset({"list", "heading", "bold", "code", "table", "link"})
 
 
 def marks_of(text: str) -> frozenset[str]:
     """Keys of the marks in a text, and "markdown" where any of that kind is."""
-    found = {key for key, _, pattern in MARKS if pattern.search(text)}
+    found = {key for key, pattern in MARKS.items() if pattern.search(text)}
     return frozenset(found | {"markdown"}) if found & MARKDOWN else frozenset(found)
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from apps.common.numbers import fixed
 from apps.training.models import Run, RunAttempt
-from measures.imitation import WORDS
 from workers.contract.jobs import ONE, TORCHRUN
 from workers.contract.metrics import HEADLINES
+from workers.contract.traits import TRAITS
 
 TONES = {
     "waiting": "",
@@ -175,7 +175,7 @@ def imitation_traits(run: Run) -> list[dict[str, Any]]:
         return []
     return [
         {
-            "name": WORDS.get(trait["name"], trait["name"]),
+            "name": TRAITS.get(trait["name"], trait["name"]),
             "demonstrations": _in_its_unit(trait["name"], trait["demonstrations"]),
             "answers": _in_its_unit(trait["name"], trait["answers"]),
             "difference": interval_tile("", trait["difference"]),

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from measures.bootstrap import LEAST_UNITS
+from measures.estimate import reason
 
 Ints = NDArray[np.int64]
 Answers = tuple[NDArray, NDArray]
@@ -58,7 +59,9 @@ def clustering(labels: ArrayLike, answers: tuple[ArrayLike, ArrayLike] | None = 
         return Clustering(None, None, n_groups, None)
     if n_groups >= LEAST_UNITS:
         return Clustering(names, None, n_groups, None)
-    few = f"only {n_groups} group{'' if n_groups == 1 else 's'}, and groups need {LEAST_UNITS}"
+    few = reason("few_groups", n=n_groups, least=LEAST_UNITS)
+    if n_groups == 1:
+        few = reason("one_group", least=LEAST_UNITS)
     if answers is None:
         return Clustering(None, None, n_groups, None, few)
     both = (np.asarray(answers[0]), np.asarray(answers[1]))

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from measures.agreement.clusters import Answers, batches
 from measures.agreement.reading import Ints, checked_counts, distinct_rows
 from measures.bootstrap import REPLICATES, Bounds, bootstrap_bounds
-from measures.estimate import Estimate, Statistic
+from measures.estimate import Estimate, Statistic, reason
 from measures.intervals import dyadic_interval
 
 Floats = NDArray[np.float64]
@@ -122,7 +122,7 @@ def gwet_ac1(
     """
     table = checked_counts(counts)
     if table.shape[1] < 2:
-        return _without_value(Statistic.GWET_AC1, table, "only one category was offered")
+        return _without_value(Statistic.GWET_AC1, table, reason("one_category"))
     return _estimate(
         Statistic.GWET_AC1, table, _share_contributions, _ac1, (groups, answers), replicates, seed
     )
@@ -151,10 +151,10 @@ def _estimate(
         multiplicity = np.ones(len(rows), dtype=np.int64)
     n_items, n_votes = _sizes(table)
     if not n_items:
-        return _without_value(statistic, table, "no comparison has two votes")
+        return _without_value(statistic, table, reason("no_two_votes"))
     value = float(formula(multiplicity[None, :] @ rows)[0])
     if np.isnan(value):
-        return _without_value(statistic, table, "every vote is for the same choice")
+        return _without_value(statistic, table, reason("votes_alike"))
     if unit == "answers" and answers is not None:
         sides = [np.asarray(side)[voted] for side in answers]
         least = 0.0 if statistic is Statistic.PERCENT_AGREEMENT else -1.0
@@ -192,7 +192,7 @@ def _bounds_by_answer(
     return Bounds(max(found.low, least), min(found.high, 1.0))
 
 
-def _without_value(statistic: Statistic, table: Ints, reason: str) -> Estimate:
+def _without_value(statistic: Statistic, table: Ints, why: str) -> Estimate:
     n_items, n_votes = _sizes(table)
     return Estimate(
         statistic=statistic,
@@ -201,7 +201,7 @@ def _without_value(statistic: Statistic, table: Ints, reason: str) -> Estimate:
         high=None,
         n_items=n_items,
         n_votes=n_votes,
-        undefined=reason,
+        undefined=why,
     )
 
 

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from measures.agreement.clusters import Answers, batches
 from measures.agreement.reading import checked_counts
 from measures.bootstrap import REPLICATES, Bounds, bootstrap_bounds
-from measures.estimate import Estimate, Statistic
+from measures.estimate import Estimate, Statistic, reason
 from measures.intervals import dyadic_interval
 
 Floats = NDArray[np.float64]
@@ -151,9 +151,9 @@ def mean_cohen_kappa(
         return MeanKappa(estimate, n_used, len(counts.n) - len(enough), len(enough) - n_used)
 
     if not len(enough):
-        return result(None, undefined=f"no two people have {least_common} comparisons in common")
+        return result(None, undefined=reason("few_in_common", least=least_common))
     if not n_used:
-        return result(None, undefined="every two people made one and the same choice throughout")
+        return result(None, undefined=reason("people_alike"))
     if groups is None and answers is not None:
         found = dyadic_interval(scores, *(np.asarray(side)[items] for side in answers))
         bounds = Bounds(found.low, found.high, found.no_interval)
@@ -229,10 +229,10 @@ def cohen_kappa(table: ArrayLike, *, replicates: int = REPLICATES, seed: int = 0
         )
 
     if not n_items:
-        return result(None, undefined="the two annotators have no comparison in common")
+        return result(None, undefined=reason("none_in_common"))
     value = float(_kappa(multiplicity[None, :] @ rows)[0])
     if np.isnan(value):
-        return result(None, undefined="both annotators made the same choice throughout")
+        return result(None, undefined=reason("both_alike"))
     bounds = bootstrap_bounds(
         rows, multiplicity, _kappa, unit="comparisons", replicates=replicates, seed=seed
     )

@@ -14,6 +14,7 @@ from scipy.special import stdtr, stdtrit
 from measures.agreement.clusters import Answers
 from measures.agreement.reading import checked_counts
 from measures.bootstrap import LEAST_UNITS
+from measures.estimate import reason
 from measures.intervals import dyadic_interval
 
 Floats = NDArray[np.float64]
@@ -93,15 +94,15 @@ def slice_gaps(
 def _gap(value: Floats, inside: NDArray[np.bool_], labels: NDArray, both: Answers | None) -> Gap:
     n, others = int(inside.sum()), int((~inside).sum())
     if n < LEAST_ITEMS:
-        return Gap(None, None, None, None, n, untested="too few to compare")
+        return Gap(None, None, None, None, n, untested=reason("small_slice"))
     if others < LEAST_ITEMS:
-        return Gap(None, None, None, None, n, untested="too little beside it to compare with")
+        return Gap(None, None, None, None, n, untested=reason("small_rest"))
     here, rest = float(value[inside].mean()), float(value[~inside].mean())
     errors = np.where(inside, (value - here) / n, -(value - rest) / others)
     difference = here - rest
     deviation, units = _deviation(errors, inside, labels, both)
     if deviation <= 0:
-        return Gap(difference, None, None, None, n, untested="all its comparisons are alike")
+        return Gap(difference, None, None, None, n, untested=reason("slice_alike"))
     half = float(stdtrit(units - 1, 0.975)) * deviation
     p = float(stdtr(units - 1, difference / deviation))
     return Gap(difference, difference - half, difference + half, p, n)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import log_expit, logsumexp
 
+from measures.estimate import reason
 from measures.position import position_bias
 
 Floats = NDArray[np.float64]
@@ -55,7 +56,7 @@ def pulls_of(who: Ints, pair: Ints, chose_left: Ints, a_left: Bools, n_people: i
     if not len(who):
         nothing = np.full(n_people, np.nan)
         none = np.zeros(n_people, dtype=np.int64)
-        return Pulls(nothing, nothing, nothing, none, None, None, "no vote has a known side")
+        return Pulls(nothing, nothing, nothing, none, None, None, reason("no_known_side"))
     _, place = np.unique(pair[kept], return_inverse=True)
     crowd = position_bias(place, who, left.astype(np.int64), a_left)
     b = crowd.logit or 0.0

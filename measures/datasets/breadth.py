@@ -12,7 +12,7 @@ from measures.accuracy import pair_credit
 from measures.corpus import Corpus
 from measures.datasets.drift import pair_share
 from measures.duplicates import jaccard_between, shingle_sets
-from measures.estimate import Interval, Quantity
+from measures.estimate import Interval, Quantity, reason
 from measures.textmodel import fit, out_of_fold
 
 Floats = NDArray[np.float64]
@@ -45,7 +45,7 @@ def effective_number(counts: ArrayLike) -> Quantity:
     n = np.asarray(counts, dtype=np.float64)
     n = n[n > 0]
     if not len(n):
-        return Quantity(None, "there is nothing to count")
+        return Quantity(None, reason("nothing_to_count"))
     share = n / n.sum()
     return Quantity(float(np.exp(-(share * np.log(share)).sum())))
 
@@ -59,7 +59,7 @@ def rarefied(counts: ArrayLike, sample: int) -> Quantity:
     n = np.asarray(counts, dtype=np.float64)
     total = float(n.sum())
     if sample < 1 or total < sample:
-        return Quantity(None, f"{total:,.0f} is fewer than the {sample:,} to draw")
+        return Quantity(None, reason("few_to_draw", n=total, sample=sample))
     left = total - n
     possible = left >= sample
     missed = np.zeros(len(n))
@@ -89,7 +89,7 @@ def breadth(prompts: Sequence[str], topics: Sequence[str], *, sample: int) -> Br
     return Breadth(
         n=len(prompts),
         words=int(of_word.sum()),
-        topics=effective_number(per_topic) if known else Quantity(None, "no prompt has a topic"),
+        topics=effective_number(per_topic) if known else Quantity(None, reason("no_topic")),
         n_topics=len(per_topic),
         vocabulary=rarefied(of_word, sample),
         new_pairs=distinct if distinct.value is None else Quantity(distinct.value / drawn),
@@ -112,7 +112,7 @@ def mean_distance(texts: Sequence[str], *, draws: int = 5_000, seed: int = 0) ->
     number = sets.number[sets.number >= 0]
     n = len(number)
     if n < 2:
-        return Quantity(None, "fewer than two texts to compare")
+        return Quantity(None, reason("few_texts"))
     if n * (n - 1) // 2 <= draws:
         one, other = np.triu_indices(n, 1)
     else:

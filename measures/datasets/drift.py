@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from measures.accuracy import pair_credit
-from measures.estimate import Interval
+from measures.estimate import Interval, reason
 from measures.intervals import dyadic_interval, wilson
 from measures.textmodel import fit, folds_of
 
@@ -88,14 +88,14 @@ def time_split(
     moment = np.asarray(at, dtype=np.float64)
     n = x.shape[0]
     if n < LEAST_PAIRS:
-        return _nothing(f"too few pairs: {n} (at least {LEAST_PAIRS} are needed)")
+        return _nothing(reason("few_pairs", n=n, least=LEAST_PAIRS))
     if np.ptp(moment) == 0:
-        return _nothing("all votes carry the same time, as imported votes often do")
+        return _nothing(reason("one_time"))
     early = moment <= np.median(moment)
     if not 0.25 <= early.mean() <= 0.75:
         early = moment < np.median(moment)
     if not 0.25 <= early.mean() <= 0.75:
-        return _nothing("most votes carry the same time, so there are no halves to compare")
+        return _nothing(reason("mostly_one_time"))
     by_time = _across(x, early)
     rng = np.random.default_rng(seed)
     _, group = np.unique(np.asarray(groups, dtype=str), return_inverse=True)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from measures.blocks import Block, block_from_json, plain_json
-from measures.estimate import Interval
+from measures.estimate import Interval, reason
 from measures.intervals import wilson
 
 # What is asked, in the order in which it is read; `apps.evaluation.lines` has the words.
@@ -111,7 +111,7 @@ def clustered_share(credit: ArrayLike, clusters: Sequence[object]) -> Interval:
     """
     values = np.asarray(credit, dtype=float)
     if not len(values):
-        return Interval(value=None, low=None, high=None, n=0, undefined="no rows")
+        return Interval(value=None, low=None, high=None, n=0, undefined=reason("no_rows"))
     _, group = np.unique(np.asarray([str(name) for name in clusters]), return_inverse=True)
     if group.shape != values.shape:
         raise ValueError(f"one cluster per row: {len(group)} for {len(values)}")

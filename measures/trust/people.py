@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from measures.bootstrap import LEAST_UNITS
-from measures.estimate import Interval
+from measures.estimate import Interval, reason
 
 LEAST_RANK = 0.7
 LEAST_OUTPUTS = 30
@@ -30,12 +30,18 @@ def spearman(one: ArrayLike, other: ArrayLike) -> Interval:
         raise ValueError(f"two lists of a length, not {a.shape} and {b.shape}")
     n = len(a)
     if n < 2 or np.ptp(a) == 0 or np.ptp(b) == 0:
-        return Interval(value=None, low=None, high=None, n=n, undefined="one side does not vary")
+        return Interval(value=None, low=None, high=None, n=n, undefined=reason("side_alike"))
     from scipy.stats import rankdata  # a quarter of what a process loads at its start
 
     rho = float(np.corrcoef(rankdata(a), rankdata(b))[0, 1])
     if n < LEAST_UNITS:
-        return Interval(value=rho, low=None, high=None, n=n, no_interval=f"too few pairs: {n}")
+        return Interval(
+            value=rho,
+            low=None,
+            high=None,
+            n=n,
+            no_interval=reason("few_pairs", n=n, least=LEAST_UNITS),
+        )
     if abs(rho) >= 1 - 1e-12:
         return Interval(value=rho, low=rho, high=rho, n=n)
     half = _Z95 * math.sqrt(_FISHER / (n - 3))

@@ -10,7 +10,7 @@ from scipy.special import ndtr
 
 from measures.accuracy import pair_credit
 from measures.bootstrap import LEAST_UNITS, REPLICATES
-from measures.estimate import Interval
+from measures.estimate import Interval, reason
 from measures.intervals import dyadic_interval, mean_interval, wilson
 
 # Preference pairs as the lines of this package read them, with a model's scores beside them.
@@ -145,11 +145,11 @@ def gap_between(one: Interval, other: Interval) -> Interval:
     smaller = min(one, other, key=lambda side: side.n)
     n, units = smaller.n, smaller.n_clusters
     if one.value is None or other.value is None:
-        return Interval(value=None, low=None, high=None, n=n, undefined="one side has no rows")
+        return Interval(value=None, low=None, high=None, n=n, undefined=reason("side_empty"))
     value = one.value - other.value
     if one.low is None or one.high is None or other.low is None or other.high is None:
-        reason = one.no_interval or other.no_interval or "one side has no interval"
-        return Interval(value=value, low=None, high=None, n=n, n_clusters=units, no_interval=reason)
+        why = one.no_interval or other.no_interval or reason("side_without_interval")
+        return Interval(value=value, low=None, high=None, n=n, n_clusters=units, no_interval=why)
     low = value - math.hypot(one.value - one.low, other.high - other.value)
     high = value + math.hypot(one.high - one.value, other.value - other.low)
     return Interval(value=value, low=max(-1.0, low), high=min(1.0, high), n=n)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from measures.voting.rule import CHOICES, Choice, Decision, Outcome, words_of
+from measures.voting.rule import CHOICES, Choice, Decision, Outcome
 
 # No vote rules a truth out for good: somebody who never slipped in a hundred votes still may.
 _LEAST = 1e-6
@@ -84,8 +84,10 @@ def decide_by_posterior(
     """
     n_votes = sum(counts.values())
     best = max(posteriors)
-    leaders = [c for c, p in zip(CHOICES, posteriors, strict=True) if p >= best - 1e-12]
-    leading = leaders[0] if len(leaders) == 1 and n_votes else None
+    leaders: tuple[Choice, ...] = ()
+    if n_votes:
+        leaders = tuple(c for c, p in zip(CHOICES, posteriors, strict=True) if p >= best - 1e-12)
+    leading = leaders[0] if len(leaders) == 1 else None
     total = rule.max_votes if votes_possible is None else votes_possible
     remaining = None if total is None else max(0, total - n_votes)
     enough = n_votes >= rule.least_votes and best >= rule.least_posterior
@@ -99,45 +101,13 @@ def decide_by_posterior(
     return Decision(
         outcome=outcome,
         winner=leading if outcome is Outcome.ACCEPTED else None,
-        leading=leading,
+        leaders=leaders,
         n_votes=n_votes,
         n_agreeing=n_agreeing,
         share=n_agreeing / n_votes if n_votes else None,
-        reason=posterior_reason(outcome, leading, best, n_agreeing, n_votes, rule),
+        remaining=remaining,
+        probability=best,
     )
-
-
-def posterior_reason(
-    outcome: Outcome,
-    leading: Choice | None,
-    best: float,
-    n_agreeing: int,
-    n_votes: int,
-    rule: PosteriorRule,
-) -> str:
-    """The sentence under a decision by posterior."""
-    if not n_votes:
-        seen = "No votes"
-    elif leading is None:
-        seen = f"No choice is more probable than the others after {n_votes} votes"
-    else:
-        votes = "1 vote" if n_votes == 1 else f"{n_votes} votes"
-        seen = (
-            f"{words_of(leading)} is right with probability {_percent(best)}, "
-            f"with {n_agreeing} of {votes}"
-        )
-    asked = f"accepted from {rule.least_posterior:.0%} on, after {rule.least_votes} votes"
-    end = {
-        Outcome.ACCEPTED: "",
-        Outcome.NEEDS_VOTES: "; more votes can still come",
-        Outcome.CONTESTED: "; all votes are in",
-    }[outcome]
-    return f"{seen[0].upper()}{seen[1:]}; {asked}{end}."
-
-
-def _percent(share: float) -> str:
-    """Never "100 %" for what is not certain."""
-    return "over 99.9 %" if share > 0.999 else f"{100 * share:.1f} %"
 
 
 _COLUMN: dict[str, int] = {choice: column for column, choice in enumerate(CHOICES)}

@@ -1,4 +1,4 @@
-"""One comparison: its votes, the project's rule, the decision and the sentence that explains it.
+"""One comparison: its votes, the project's rule and the decision.
 
 Standard library only, because this runs inside every vote's own transaction.
 """
@@ -19,7 +19,6 @@ class Choice(StrEnum):
 
 # Column order of every count matrix in `measures`.
 CHOICES = (Choice.A, Choice.B, Choice.TIE, Choice.BOTH_BAD)
-_WORDS = {Choice.A: "A", Choice.B: "B", Choice.TIE: "tie", Choice.BOTH_BAD: "both bad"}
 
 
 class Outcome(StrEnum):
@@ -68,18 +67,25 @@ DEFAULT_RULE = Rule()
 class Decision:
     """The state of one comparison under a rule.
 
-    winner: the accepted choice, otherwise None. leading: the choice with strictly most votes, None
-    at a vote tie. n_agreeing: votes of the top choice(s); share: n_agreeing / n_votes, None
-    without votes.
+    winner: the accepted choice, otherwise None. leaders: the choices with most votes (or, under a
+    model, the most probable), none without votes. n_agreeing: votes of each of them; share:
+    n_agreeing / n_votes, None without votes. remaining: the votes that can still come, None
+    without end. probability: of the leaders, where a model decides.
     """
 
     outcome: Outcome
     winner: Choice | None
-    leading: Choice | None
+    leaders: tuple[Choice, ...]
     n_votes: int
     n_agreeing: int
     share: float | None
-    reason: str
+    remaining: int | None
+    probability: float | None = None
+
+    @property
+    def leading(self) -> Choice | None:
+        """The one leader, None at a tie."""
+        return self.leaders[0] if len(self.leaders) == 1 else None
 
 
 def count_votes(votes: Iterable[Choice | str]) -> dict[Choice, int]:
@@ -109,7 +115,7 @@ def decide(
     counts = _validated(votes)
     n_votes = sum(counts.values())
     top = max(counts.values())
-    leaders = [choice for choice in CHOICES if counts[choice] == top and top]
+    leaders = tuple(choice for choice in CHOICES if counts[choice] == top and top)
     leading = leaders[0] if len(leaders) == 1 else None
     total = rule.max_votes if votes_possible is None else votes_possible
     remaining = None if total is None else max(0, total - n_votes)
@@ -123,17 +129,12 @@ def decide(
     return Decision(
         outcome=outcome,
         winner=leading if outcome is Outcome.ACCEPTED else None,
-        leading=leading,
+        leaders=leaders,
         n_votes=n_votes,
         n_agreeing=top,
         share=top / n_votes if n_votes else None,
-        reason=_reason(outcome, rule, leaders, n_votes, top, remaining),
+        remaining=remaining,
     )
-
-
-def words_of(choice: Choice) -> str:
-    """The choice as sentences name it: "A", "tie"."""
-    return _WORDS[choice]
 
 
 def holds(rule: Rule, n_votes: int, n_agreeing: int) -> bool:
@@ -174,38 +175,3 @@ def _validated(votes: Mapping[Choice | str, int] | Iterable[Choice | str]) -> di
             raise ValueError(f"the count of {vote!r} must be a whole number ≥ 0, not {count}")
         counts[_choice(vote)] += int(count)
     return counts
-
-
-def _reason(
-    outcome: Outcome,
-    rule: Rule,
-    leaders: list[Choice],
-    n_votes: int,
-    top: int,
-    remaining: int | None,
-) -> str:
-    asked = (
-        f"the rule asks for {rule.least_votes} votes, {rule.least_agreeing} agreeing "
-        f"and a share of {rule.least_share:g}"
-    )
-    if not n_votes:
-        seen = "No votes"
-    elif len(leaders) == 1:
-        seen = f"{_WORDS[leaders[0]]} has {top} of {n_votes} votes ({top / n_votes:.0%})"
-    else:
-        words = [_WORDS[choice] for choice in leaders]
-        names = ", ".join(words[:-1]) + " and " + words[-1]
-        seen = f"{names} have {top} of {n_votes} votes each, and a vote tie is not broken at random"
-    if outcome is Outcome.ACCEPTED:
-        return f"{seen}; {asked}."
-    if outcome is Outcome.NEEDS_VOTES:
-        more = "more votes can" if remaining is None else _more(remaining)
-        return f"{seen} so far; {asked}; {more} still come."
-    if remaining == 0:
-        return f"{seen}; {asked}; all votes are in."
-    more = "more votes" if remaining is None else _more(remaining).removesuffix(" can")
-    return f"{seen}; {asked}, which {more} could no longer meet."
-
-
-def _more(remaining: int) -> str:
-    return f"{remaining} more vote can" if remaining == 1 else f"{remaining} more votes can"

@@ -7,7 +7,8 @@ from django.utils import timezone
 
 from apps.accounts.models import Project, User
 from apps.labeling.models import Comparison, Decision, Prompt, Response, Slot, Vote
-from measures.voting import CHOICES, decide
+from apps.labeling.services.decision_words import decision_said
+from measures.voting import CHOICES, DEFAULT_RULE, decide
 
 
 def people_write(project: Project, n: int) -> list[User]:
@@ -116,7 +117,7 @@ def crowd_write(
                 n_both_bad=counts[3],
                 n_agreeing=made.n_agreeing,
                 share=made.share,
-                reason=made.reason,
+                reason=decision_said(made, DEFAULT_RULE),
             )
         )
     Decision.objects.bulk_create(decisions)

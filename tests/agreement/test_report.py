@@ -11,6 +11,7 @@ from django.urls import reverse
 
 from apps.accounts.models import Project, User
 from apps.agreement.models import AgreementReport
+from apps.agreement.reports.published import ANCHORS
 from apps.agreement.selectors import votes
 from apps.agreement.services import reports
 from apps.agreement.services.dimensions import calendar
@@ -583,3 +584,11 @@ def test_twice_the_votes_cost_twice_for_the_same_kept_pairs(project: Project) ->
     twice = figures(project)["cost"]
     assert twice["money"]["value"] == pytest.approx(2 * once["money"]["value"])
     assert twice["money_per_kept"]["value"] is None
+
+
+def test_every_published_anchor_is_a_share_with_a_source() -> None:
+    assert len({anchor.name for anchor in ANCHORS}) == len(ANCHORS)
+    for anchor in ANCHORS:
+        assert 0.5 < anchor.agreement < 1
+        assert anchor.margin is None or 0 < anchor.margin < 0.1
+        assert anchor.source[-4:].isdigit()

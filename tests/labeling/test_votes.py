@@ -86,13 +86,13 @@ def _crowd(project: Project, flip: bool) -> list[User]:
 
 def test_the_third_agreeing_vote_decides(project: Project) -> None:
     (pair,) = pairs_make(project, 1)
-    reasons = [vote(project, person, "b").decision.reason for person in annotators_make(project, 3)]
+    for person in annotators_make(project, 3):
+        vote(project, person, "b")
     pair.refresh_from_db()
     decision = Decision.objects.get(comparison=pair)
     assert (pair.state, pair.n_votes) == ("decided", 3)
     assert (decision.outcome, decision.winner, decision.n_b) == ("accepted", "b", 3)
     assert decision.rule["least_share"] == 0.6
-    assert decision.reason == reasons[-1]
     assert "B has 3 of 3 votes" in decision.reason
 
 

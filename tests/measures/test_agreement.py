@@ -165,7 +165,7 @@ def test_percent_agreement_is_the_mean_over_items_of_agreeing_pairs(table):
     ]
     estimate = percent_agreement(table, replicates=0)
     if not shares:
-        assert "two votes" in estimate.undefined
+        assert estimate.undefined == "no_two_votes"
     else:
         assert estimate.value == pytest.approx(np.mean(shares))
         assert estimate.n_items == len(shares)
@@ -202,7 +202,7 @@ def test_a_project_without_two_votes_anywhere_is_undefined_with_the_reason(stati
     for table in (np.zeros((0, 4), int), np.zeros((5, 4), int), np.eye(4, dtype=int)):
         estimate = statistic(table)
         assert estimate.value is None
-        assert "two votes" in estimate.undefined
+        assert estimate.undefined == "no_two_votes"
         assert (estimate.low, estimate.high, estimate.n_items, estimate.n_votes) == (
             None,
             None,
@@ -215,7 +215,7 @@ def test_a_project_without_two_votes_anywhere_is_undefined_with_the_reason(stati
 def test_votes_all_for_one_choice_leave_chance_correction_undefined(statistic):
     estimate = statistic([[3, 0], [5, 0]] * 20)
     assert estimate.value is None
-    assert "same choice" in estimate.undefined
+    assert estimate.undefined == "votes_alike"
     assert estimate.n_items == 40
 
 
@@ -226,12 +226,12 @@ def test_ac1_stays_high_where_kappa_collapses_on_a_rare_choice():
 
 
 def test_ac1_of_a_single_offered_choice_is_undefined():
-    assert "one category" in gwet_ac1([[3], [2]]).undefined
+    assert gwet_ac1([[3], [2]]).undefined == "one_category"
 
 
 def test_cohen_kappa_says_why_it_is_undefined():
-    assert "in common" in cohen_kappa(np.zeros((2, 2), int)).undefined
-    assert "same choice" in cohen_kappa([[9, 0], [0, 0]]).undefined
+    assert cohen_kappa(np.zeros((2, 2), int)).undefined == "none_in_common"
+    assert cohen_kappa([[9, 0], [0, 0]]).undefined == "both_alike"
     with pytest.raises(ValueError, match="square"):
         cohen_kappa([[1, 2, 3], [4, 5, 6]])
 
@@ -275,9 +275,9 @@ def test_too_few_items_or_groups_give_a_value_without_an_interval():
     few = percent_agreement([[3, 1]] * 5 + [[2, 2]] * 4)
     assert few.value is not None
     assert few.low is None
-    assert few.no_interval.startswith("too few comparisons: 9")
+    assert few.no_interval == "too_few unit=comparisons n=9 least=10"
     grouped = percent_agreement(crowd(1, 50, 5, 0.7), groups=["cats", "dogs"] * 25)
-    assert grouped.no_interval.startswith("too few groups: 2")
+    assert grouped.no_interval == "too_few unit=groups n=2 least=10"
 
 
 def test_comparisons_that_are_all_alike_give_no_interval_of_zero_width():
@@ -492,8 +492,8 @@ def test_people_with_little_in_common_are_left_out_and_counted():
 def test_without_a_pair_of_people_it_says_why_there_is_none():
     found = mean_kappa(np.full((9, 2), 1))
     assert found.estimate.value is None
-    assert "10 comparisons" in found.estimate.undefined
-    assert "the same" in mean_kappa(np.full((30, 2), 1)).estimate.undefined
+    assert found.estimate.undefined == "few_in_common least=10"
+    assert mean_kappa(np.full((30, 2), 1)).estimate.undefined == "people_alike"
     nobody = mean_kappa(np.full((3, 2), -1))
     assert nobody.n_pairs == 0
 
@@ -503,7 +503,7 @@ def test_groups_are_used_from_ten_on():
     assert clustering(np.arange(50)).reason is None
     few = clustering(np.arange(50) % 9)
     assert few.by == "comparisons"
-    assert few.reason.startswith("only 9 groups")
+    assert few.reason == "few_groups n=9 least=10"
     assert clustering(np.arange(50) % 10).by == "groups"
 
 

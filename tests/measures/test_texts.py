@@ -418,7 +418,6 @@ def test_an_answer_that_never_ends_counts_as_long_and_unended_not_as_missing() -
     assert traits["length"].difference.value == pytest.approx(2.0)
     assert traits["ended"].difference.value == pytest.approx(-1.0)
     assert departing(list(traits.values())) == {"length", "ended"}
-    assert "2.00 times as long" in traits["length"].words
 
 
 def test_the_difference_of_paired_shares_is_agresti_and_mins_by_hand() -> None:
@@ -455,12 +454,12 @@ def test_too_few_rows_give_a_value_without_an_interval_and_never_depart() -> Non
     traits = compare([Traits(10, frozenset())] * 3, [Traits(90, frozenset({"refusal"}))] * 3)
     assert departing(traits) == set()
     assert traits[0].difference.value == pytest.approx(9.0)
-    assert "too few rows: 3" in str(traits[0].difference.no_interval)
+    assert traits[0].difference.no_interval == "too_few unit=rows n=3 least=10"
 
 
 def test_empty_answers_leave_the_ratio_undefined_and_say_why() -> None:
     found = ratio_of_means([0.0] * 20, [5.0] * 20)
-    assert (found.value, found.undefined) == (None, "a mean length is 0")
+    assert (found.value, found.undefined) == (None, "no_length")
     with pytest.raises(ValueError, match="per demonstration"):
         compare([Traits(1, frozenset())], [])
 

@@ -51,7 +51,7 @@ def test_two_measurements_of_unknown_size_are_too_few():
     found = change([Measured(4.2), Measured(4.8)])
     assert (found.direction, found.p) == (0, None)
     assert found.undefined
-    assert change([]).undefined == "no measurement"
+    assert change([]).undefined == "no_measurement"
 
 
 def test_lower_is_better_turns_the_direction():

@@ -13,6 +13,7 @@ from workers.artifacts import file_sha256
 from workers.assess.material import Material, Outputs
 from workers.context import RunContext
 from workers.contract.events import Generated, Sample
+from workers.contract.reasons import in_words
 from workers.data.snapshot import TRAIN
 from workers.samples import pick, write_lines
 from workers.trust.shapes import tops as highest_and_lowest
@@ -35,7 +36,7 @@ def publish(
     report = {
         "version": VERSION,
         "model": {**model, "truncated_share": _truncated_share(material)},
-        "findings": [finding_to_json(finding) for finding in findings],
+        "findings": [in_words(finding_to_json(finding)) for finding in findings],
         "tops": tops(material),
         "splits": splits(material, rows),
         "stopped_early": bool(material.missing),

@@ -9,6 +9,7 @@ from typing import Any
 from measures.blocks import Block
 from measures.estimate import Interval
 from workers.context import RunContext
+from workers.contract.reasons import in_words
 
 CONFIRMS, REFUTES, UNDECIDED = "confirms", "refutes", "undecided"
 OUTCOMES = (CONFIRMS, REFUTES, UNDECIDED)
@@ -35,7 +36,7 @@ class Found:
 
 def interval(found: Interval) -> dict[str, Any]:
     """As a summary holds it; what does not exist is left out."""
-    return {name: value for name, value in asdict(found).items() if value is not None}
+    return {name: value for name, value in in_words(asdict(found)).items() if value is not None}
 
 
 def jsonable(value: Any) -> Any:

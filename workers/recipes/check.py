@@ -15,6 +15,7 @@ from workers.checks.found import Cancelled, Found, Pace, jsonable
 from workers.config import settings_for
 from workers.config.inference import CheckSettings
 from workers.context import RunContext
+from workers.contract.reasons import in_words
 
 CONFIG = CheckSettings
 FILE, VERSION = "check.json", 1
@@ -39,7 +40,8 @@ def run(context: RunContext) -> dict[str, Any]:
         }
     )
     path = context.workdir / FILE
-    seen = {"details": found.details, "evidence": [asdict(block) for block in found.evidence]}
+    evidence = [in_words(asdict(block)) for block in found.evidence]
+    seen = {"details": found.details, "evidence": evidence}
     path.write_text(json.dumps({"version": VERSION, **told, **jsonable(seen)}, indent=1))
     context.save_artifact(path, media_type="application/json")
     context.log(f"{settings.check_} {found.outcome}: {found.words}")

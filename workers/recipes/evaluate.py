@@ -20,6 +20,7 @@ from measures.intervals import mean_interval, paired_difference
 from workers.config import settings_for
 from workers.config.inference import EvaluateSettings
 from workers.context import RunContext
+from workers.contract.reasons import in_words
 from workers.data.batches import encode_prompt
 from workers.data.snapshot import TRAIN, Prompt, evaluation_splits, read_prompts
 from workers.models.forward import Reference
@@ -161,7 +162,7 @@ def _compare(
         "difference": paired_difference(policy, sft, **options),
         "win_rate": mean_interval(wins, **options),
     }
-    return {name: asdict(interval) for name, interval in results.items()}
+    return {name: in_words(asdict(interval)) for name, interval in results.items()}
 
 
 def _publish(context: RunContext, report: dict[str, Any]) -> None:

@@ -19,6 +19,7 @@ from measures.intervals import dyadic_interval, mean_interval
 from workers.config.training import RewardSettings
 from workers.context import RunContext
 from workers.contract.events import Alert
+from workers.contract.reasons import in_words
 from workers.data.batches import fold_keys, padded_tokens, parts_under
 from workers.data.snapshot import TRAIN, Preference
 from workers.rewards.layout import EnsembleLayout
@@ -43,7 +44,7 @@ class PairReport:
     truncated_share: float  # of all answers, 0–1
 
     def plain(self) -> dict[str, object]:
-        return asdict(self)
+        return dict(in_words(asdict(self)))
 
 
 def pair_report(

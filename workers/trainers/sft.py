@@ -4,6 +4,7 @@ RL starts from an SFT model: what that one does wrong in length, refusals or for
 is measured against. Asked at the end of an `sft` run, and before RL by whoever wants to know.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -25,6 +26,8 @@ from measures.imitation import Trait, compare, traits_of
 from workers.config.training import SFTSettings
 from workers.context import RunContext
 from workers.contract.events import Alert, Evidence
+from workers.contract.reasons import in_words
+from workers.contract.traits import TRAITS
 from workers.data.batches import Encoded, encode_pair
 from workers.data.snapshot import Demonstration
 from workers.layouts.shards import ALONE, Shares
@@ -169,7 +172,7 @@ class Imitation:
 
     def summary(self) -> dict[str, Any]:
         """Plain values for a run's summary."""
-        rows = [asdict(trait) | {"departs": trait.departs} for trait in self.traits]
+        rows = [in_words(asdict(trait)) | {"departs": trait.departs} for trait in self.traits]
         return {"prompts": self.prompts, "limit": self.limit, "traits": rows}
 
 
@@ -220,6 +223,22 @@ def imitation_of(
     return Imitation(len(fitting), limit, compare(shown, given), answers)
 
 
+def trait_words(trait: Trait) -> str:
+    """The finding for a person."""
+    d = trait.difference
+    bounds = "" if d.low is None or d.high is None else f" (95 % {d.low:.2f} to {d.high:.2f})"
+    if trait.name == "length":
+        return (
+            f"answers are {d.value or math.nan:.2f} times as long as the demonstrations"
+            f"{bounds}: {trait.answers:.0f} tokens against {trait.demonstrations:.0f} on average"
+        )
+    return (
+        f"{TRAITS[trait.name]}: {trait.answers:.0%} of the answers against "
+        f"{trait.demonstrations:.0%} of the demonstrations, "
+        f"difference {d.value or 0:+.2f}{bounds}"
+    )
+
+
 def report_departures(context: RunContext, step: int, imitation: Imitation) -> None:
     """A line for the log, and an alert with evidence for each trait that departs."""
     context.log(
@@ -234,7 +253,7 @@ def report_departures(context: RunContext, step: int, imitation: Imitation) -> N
                 rule=rule,
                 severity="warning",
                 step=step,
-                message=f"{trait.words}. Training by reward would start from this habit. "
+                message=f"{trait_words(trait)}. Training by reward would start from this habit. "
                 + _ADVICE.get(trait.name, _FORM),
                 value=trait.difference.value,
                 threshold=trait.high if over else trait.low,
@@ -249,7 +268,7 @@ def report_departures(context: RunContext, step: int, imitation: Imitation) -> N
                 value=trait.difference.value,
                 expected=f"{trait.low:.2f} to {trait.high:.2f}",
                 unit="ratio" if trait.name == "length" else "share",
-                detail=trait.words,
+                detail=trait_words(trait),
             )
         )
 

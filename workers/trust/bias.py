@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from measures.blocks import Intervals, Table
 from measures.bootstrap import LEAST_UNITS
 from measures.estimate import Interval
-from measures.style import MARKS, marks_of
+from measures.style import marks_of
 from measures.trust.findings import Finding, Verdict, unmeasured
 from measures.trust.significance import (
     LEAST_PAIRS,
@@ -30,6 +30,8 @@ from measures.trust.significance import (
     undecided,
 )
 from workers.contract.numbers import listed, percent, plain, share
+from workers.contract.reasons import reason_words
+from workers.contract.traits import MARKS
 from workers.trust.wording import against, apart_too_few, points, some, undecided_words
 
 Bools = NDArray[np.bool_]
@@ -48,7 +50,7 @@ def length_taste(pairs: Pairs) -> Finding:
     model, people, gap, rows = taste(pairs, np.sign(one - two))
     if gap.low is None:
         why = apart_too_few(pairs, rows) if gap.n else "No pair's answers differ in length"
-        return unmeasured(line, f"{why or gap.no_interval}. Hold out more.")
+        return unmeasured(line, f"{why or reason_words(gap.no_interval)}. Hold out more.")
     evidence = (
         Intervals(
             title="Prefers the longer answer",
@@ -122,12 +124,13 @@ def format_taste(pairs: Pairs) -> Finding:
     of those answers would count as what it thinks of the mark. Where that is so of all, nothing was
     measured.
     """
+
     line = "format_taste"
     held = [
         (frozenset(marks_of(a)), frozenset(marks_of(b)))
         for a, b in zip(pairs.chosen_texts, pairs.rejected_texts, strict=True)
     ]
-    names = [(key, words) for key, words, _ in MARKS] + [("markdown", "any Markdown")]
+    names = [*MARKS.items(), ("markdown", "any Markdown")]
     found = []
     for key, words in names:
         sign = np.array([float(key in a) - float(key in b) for a, b in held])
@@ -178,7 +181,7 @@ def format_taste(pairs: Pairs) -> Finding:
         needed = pairs_needed(widest[3], MOST_GAP)
         wanted = "" if needed is None else f", and about {needed:,} would be needed"
         if needed is None and widest[3].no_interval:
-            wanted = f"; {widest[3].no_interval}"
+            wanted = f"; {reason_words(widest[3].no_interval)}"
         return unmeasured(
             line,
             "Too few pairs differ in formatting to see a difference of 5 points. Most differ in "

@@ -11,6 +11,7 @@ from measures.calibration import Calibration, calibration, fit_temperature
 from measures.estimate import Interval, Quantity
 from measures.trust.findings import Finding, Verdict, unmeasured
 from measures.trust.significance import LEAST_PAIRS, Pairs, difference_of, half_width, undecided
+from workers.contract.reasons import reason_words
 from workers.trust.wording import against, some, too_thin, undecided_words
 
 Floats = NDArray[np.float64]
@@ -165,7 +166,7 @@ def _temperature(pairs: Pairs | None, *, seed: int) -> Quantity:
 
 def _fits(temperature: Quantity) -> str:
     if temperature.value is None:
-        return f"No temperature was found: {temperature.undefined}."
+        return f"No temperature was found: {reason_words(temperature.undefined)}."
     said = f"The temperature that fits is {temperature.value:.3g}"
     if temperature.value > 1.25:
         return f"{said}: it claims too much."

@@ -6,6 +6,7 @@ from measures.bootstrap import LEAST_UNITS
 from measures.estimate import Interval
 from measures.trust.findings import Finding, unmeasured
 from measures.trust.significance import LEAST_PAIRS, Bools, Pairs, pairs_needed
+from workers.contract.reasons import reason_words
 
 
 def apart_too_few(pairs: Pairs, where: Bools) -> str:
@@ -48,7 +49,7 @@ def too_thin(line: str, found: Interval, least: int) -> Finding:
     elif found.n_clusters is not None and found.n_clusters < LEAST_UNITS:
         why = _few_words(found)
     else:
-        why = f"There is no interval: {found.no_interval or 'too few pairs'}"
+        why = f"There is no interval: {reason_words(found.no_interval) or 'too few pairs'}"
     return unmeasured(line, f"{why}. Hold out at least {least} pairs of different prompts.")
 
 

@@ -6,20 +6,31 @@ from measures.agreement import Level, reading
 from measures.agreement.reading import LEAST_ITEMS
 from measures.estimate import Estimate, Statistic
 from measures.position import SMALL, PositionBias
+from workers.contract.reasons import reason_words
+
+NAMES = {
+    Statistic.PERCENT_AGREEMENT: "percent agreement",
+    Statistic.KRIPPENDORFF_ALPHA: "Krippendorff's alpha",
+    Statistic.FLEISS_KAPPA: "Fleiss' kappa",
+    Statistic.GWET_AC1: "Gwet's AC1",
+    Statistic.COHEN_KAPPA: "Cohen's kappa",
+    Statistic.MEAN_COHEN_KAPPA: "mean Cohen's kappa",
+}
 
 
 def estimate_said(estimate: Estimate) -> str:
-    level, what = reading(estimate), str(estimate.statistic)
+    level, what = reading(estimate), NAMES[estimate.statistic]
     name = what[0].upper() + what[1:]
     if level is Level.UNDEFINED:
-        return f"{name} is undefined: {estimate.undefined}."
+        return f"{name} is undefined: {reason_words(estimate.undefined)}."
     if estimate.n_items < LEAST_ITEMS:
         return (
             f"Too few to say: {estimate.n_items} of the {LEAST_ITEMS} comparisons with two or more "
             f"votes that {what} needs."
         )
     if estimate.low is None or estimate.high is None:
-        return f"{name} is {_value(estimate)}, without an interval: {estimate.no_interval}."
+        why = reason_words(estimate.no_interval)
+        return f"{name} is {_value(estimate)}, without an interval: {why}."
     if estimate.statistic is Statistic.PERCENT_AGREEMENT:
         return f"Two votes on the same comparison agree in {_interval(estimate)}{_PERCENT[level]}."
     if level is Level.TOO_FEW:
@@ -69,10 +80,11 @@ def position_said(bias: PositionBias) -> str:
     if bias.value is None:
         return (
             f"{told}; sides are drawn at random, so half is expected. "
-            f"The position bias itself is not known: {bias.undefined}."
+            f"The position bias itself is not known: {reason_words(bias.undefined)}."
         )
     if bias.low is None or bias.high is None:
-        return f"{told}. How strong the position bias is cannot be said yet: {bias.no_interval}."
+        why = reason_words(bias.no_interval)
+        return f"{told}. How strong the position bias is cannot be said yet: {why}."
     chance = (
         "of two equally good answers the left one is chosen in "
         f"{percent(bias.value)} ({percent(bias.low)} to {percent(bias.high)})"

@@ -18,6 +18,7 @@ from measures.audit import (
     weighted_rate,
 )
 from measures.estimate import Interval
+from workers.contract.reasons import reason_words
 
 WORDS = dict(Choice.choices)
 
@@ -66,7 +67,7 @@ class Headline:
 def headline(found: Corrected) -> Headline:
     rate = found.rate
     if rate.value is None:
-        return Headline("—", "", rate.undefined or "")
+        return Headline("—", "", reason_words(rate.undefined))
     basis = f"n = {rate.n:,} audits; "
     basis += "not corrected" if found.not_corrected else "reviewers’ own error taken out"
     return Headline(percent(rate.value), spread(rate), basis)
@@ -90,10 +91,9 @@ def chart(found: Figures) -> Part | None:
 
 def reviewers_said(error: ReviewerError, kappa: float) -> str:
     """How good the reviewers are known to be, and from what."""
-    if not error.source:
-        return f"Not corrected for the reviewers’ own error: {error.rate.undefined}."
-    if error.rate.value is None:
-        return f"Not corrected for the reviewers’ own error: {error.rate.undefined}."
+    if not error.source or error.rate.value is None:
+        why = reason_words(error.rate.undefined)
+        return f"Not corrected for the reviewers’ own error: {why}."
     interval = error.rate.interval
     where = (
         f"from {error.rate.n:,} answers of theirs on pairs with a known answer"

@@ -15,6 +15,7 @@ from apps.labeling.models import Choice, Comparison, Decision
 from apps.labeling.services import FLAGS
 from measures.blocks import Bars
 from measures.estimate import Interval
+from workers.contract.reasons import reason_words
 
 STATE_TONES = {"decided": "good", "contested": "warn", "review": "warn", "dropped": "bad"}
 CAUSES = [(str(value), str(label)) for value, label in Ruling.Cause.choices]
@@ -23,19 +24,18 @@ CAUSES = [(str(value), str(label)) for value, label in Ruling.Cause.choices]
 def spread(interval: Interval) -> str:
     """The bounds, or why there are none."""
     if interval.value is None:
-        return interval.undefined or ""
+        return reason_words(interval.undefined)
     if interval.low is None or interval.high is None:
-        return interval.no_interval or ""
+        return reason_words(interval.no_interval)
     return f"{100 * interval.low:.1f}–{100 * interval.high:.1f} %".replace("-", "−")
 
 
 def points(interval: Interval) -> str:
     """A difference in percentage points, with its sign and bounds."""
     if interval.value is None:
-        return interval.undefined or "—"
-
+        return reason_words(interval.undefined) or "—"
     if interval.low is None or interval.high is None:
-        return f"{signed(interval.value)} points ({interval.no_interval})"
+        return f"{signed(interval.value)} points ({reason_words(interval.no_interval)})"
     return (
         f"{signed(interval.value)} points ({signed(interval.low)} to {signed(interval.high)}, "
         f"n = {interval.n:,})"

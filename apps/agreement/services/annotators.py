@@ -17,6 +17,7 @@ from apps.common.models import longest
 from apps.labeling.models import Annotator, LabelingSettings, Vote
 from measures.annotators import crowd_figures
 from measures.annotators.sides import pulls_of
+from workers.contract.reasons import reason_words
 
 _BATCH = 500
 
@@ -76,12 +77,13 @@ def _pulls(crowd: AnnotatorVotes) -> list[dict[str, Any]]:
     work = crowd.work
     a_left = (work.choice == 0) == (work.left == 1)
     found = pulls_of(work.who, work.pair, work.left, a_left, work.n_people)
+    why = reason_words(found.undefined) or "no vote with a known side"
 
     def chance(logit: float) -> float:
         return float(1 / (1 + np.exp(-logit)))
 
     return [
-        {"value": None, "n": 0, "undefined": found.undefined or "no vote with a known side"}
+        {"value": None, "n": 0, "undefined": why}
         if not found.n[k]
         else {
             "value": chance(found.value[k]),

@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from apps.accounts.models import Project
 from apps.agreement.models import AgreementReport
+from apps.agreement.reports.published import ANCHORS
 from apps.agreement.selectors import votes
 from apps.agreement.selectors.slices import comparisons_read
 from apps.agreement.selectors.votes import counted_votes
@@ -22,9 +23,9 @@ from apps.agreement.services.statistics import (
 )
 from apps.labeling.models import Slot
 from measures.agreement import clustering
-from measures.ceiling import ANCHORS
 from measures.intervals import dyadic_interval
 from measures.voting import CHOICES, Rule, chance_keep_rate, decide_many, posterior_keep_rate
+from workers.contract.reasons import in_words
 
 
 def report_refresh(*, project: Project) -> AgreementReport:
@@ -73,7 +74,7 @@ def report_refresh(*, project: Project) -> AgreementReport:
             "last_vote_id": newest,
             "n_votes": int(table.counts.sum()),
             "n_comparisons": len(table.ids),
-            "figures": figures,
+            "figures": in_words(figures),
         },
     )
     return report

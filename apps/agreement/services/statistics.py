@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apps.accounts.models import Project
-from apps.agreement.reports.reading import estimate_said, position_said
+from apps.agreement.reports.reading import NAMES, estimate_said, position_said
 from apps.agreement.selectors.votes import KINDS, STRATA, VoteColumns
 from apps.labeling.models import Comparison, Decision, LabelingSettings, Slot
 from measures.agreement import (
@@ -103,6 +103,7 @@ def statistics_figures(
 
 def estimate_figures(estimate: Estimate) -> dict[str, Any]:
     return asdict(estimate) | {
+        "statistic": NAMES[estimate.statistic],
         "level": str(reading(estimate)),
         "sentence": estimate_said(estimate),
     }

@@ -13,6 +13,7 @@ from apps.agreement.selectors import audits as reads
 from apps.common.http import Request
 from apps.common.spreadsheet import csv_lines
 from measures.audit import LEAST_REVIEWED
+from workers.contract.reasons import reason_words
 
 PER_PAGE = 50
 _COLUMNS = (
@@ -62,7 +63,7 @@ def audits(request: Request) -> HttpResponse:
         "chart": screen.chart(found),
         "reviewers": screen.reviewers_said(error, kappa),
         "corrected": found.votes_corrected.not_corrected is None,
-        "why_not": found.votes_corrected.not_corrected or "",
+        "why_not": reason_words(found.votes_corrected.not_corrected),
         "known": bool(error.source),
         "people": people,
         "strata": screen.strata(sample, people.object_list, names),

@@ -31,6 +31,7 @@ from apps.labeling.models import Choice, Vote
 from apps.labeling.selectors import ambiguity
 from apps.labeling.texts import excerpt
 from measures.voting import CHOICES
+from workers.contract.reasons import reason_words
 
 
 def report_context(request: Request) -> tuple[AgreementReport | None, dict[str, Any]]:
@@ -271,6 +272,7 @@ def disagreements(request: Request, first: int, second: int) -> HttpResponse:
         "first_name": names[first],
         "second_name": names[second],
         "two": two,
+        "no_kappa": reason_words(two.kappa.undefined or two.kappa.no_interval),
         "n_common": two.share.n,
         "share": "" if two.share.value is None else percent(two.share.value),
         "share_spread": matrix_screen.spread(two.share),

@@ -10,6 +10,7 @@ from django.utils.timezone import localtime
 
 from apps.common.numbers import figure, fixed, share
 from measures.estimate import Interval
+from workers.contract.reasons import reason_words
 
 SHARE, COUNT, TEXT, NUMBER, TIME = "share", "count", "text", "number", "time"
 NO_VALUE = "—"
@@ -154,7 +155,7 @@ def bounds(of: Interval, unit: str = SHARE) -> str:
     if of.value is None:
         return ""
     if of.low is None or of.high is None:
-        return of.no_interval or "no interval"
+        return reason_words(of.no_interval) or "no interval"
     if unit == SHARE and of.low >= 0:
         return f"{100 * of.low:.1f}–{100 * of.high:.1f} %"
     return f"{words(of.low, unit)} … {words(of.high, unit)}"

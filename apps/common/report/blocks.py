@@ -11,6 +11,7 @@ from apps.common.report.axes import SHARE, TEXT, Axis, estimate, places_for, sho
 from apps.common.report.curves import LARGE, SMALL, CurveView, curve_view
 from apps.common.report.histograms import HistogramView, histogram_view
 from measures.blocks import Bars, Block, Curve, Example, Histogram, Intervals, Table, Texts
+from workers.contract.reasons import reason_words
 
 BAR = 200  # units of a row's drawing; its width on the page is the stylesheet's
 LONG = 600  # characters of a text that are shown at once
@@ -131,7 +132,7 @@ def _intervals(block: Intervals) -> Part:
     dots = [
         DotRow(
             label=label,
-            words=value or of.undefined or "—",
+            words=value or reason_words(of.undefined) or "—",
             bounds=spread,
             n=of.n,
             x=axis.at(of.value),

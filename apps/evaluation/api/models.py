@@ -24,6 +24,7 @@ from apps.training.api import RunOut
 from apps.training.models import Checkpoint
 from apps.training.selectors.pages import input_resolve
 from measures.trust.findings import finding_to_json
+from workers.contract.reasons import in_words
 
 router = Router(tags=["reward models"])
 BASE = "/projects/{slug}/reward-models"
@@ -58,7 +59,7 @@ class ModelOut(Schema):
             "red": len(judgement.red),
             "unmeasured": len(judgement.unmeasured),
             "green": len(judgement.green),
-            "accuracy": None if found is None else asdict(found),
+            "accuracy": None if found is None else in_words(asdict(found)),
             "created_at": model.created_at,
         }
 
@@ -121,7 +122,7 @@ class ModelDetailOut(ModelOut):
                     title=LINES[one.line].title,
                     group=LINES[one.line].group,
                     rule=LINES[one.line].rule,
-                    **finding_to_json(one),
+                    **in_words(finding_to_json(one)),
                 )
                 for one in judgement.findings
             ],

@@ -21,6 +21,7 @@ from apps.evaluation.services.ranking import (
 from apps.training.models import Checkpoint
 from apps.training.selectors import run_get
 from measures.trust.findings import finding_to_json
+from workers.contract.reasons import in_words
 
 router = Router(tags=["reward models"])
 ONE = "/projects/{slug}/reward-models/{checkpoint_id}"
@@ -56,7 +57,7 @@ class RankingOut(Schema):
             n_done=progress.done,
             n_out=progress.out,
             n_grades=progress.grades,
-            finding=finding_to_json(ranking.finding_of(row, outputs)),
+            finding=in_words(finding_to_json(ranking.finding_of(row, outputs))),
         )
 
 
@@ -86,7 +87,7 @@ class RoundOut(Schema):
     @classmethod
     def of(cls, row: AdversarialRound) -> "RoundOut":
         counts = adversarial.round_counts(adversarial.round_pairs(row))
-        share = {name: asdict(counts.share)[name] for name in FooledShareOut.model_fields}
+        share = {name: in_words(asdict(counts.share))[name] for name in FooledShareOut.model_fields}
         return cls(
             id=row.pk,
             source=row.source_id,

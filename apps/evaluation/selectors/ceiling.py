@@ -17,6 +17,7 @@ from apps.training.models import Checkpoint
 from measures.ceiling import ceiling_from_agreement, decided_ceiling
 from measures.trust.findings import Finding, unmeasured
 from workers.contract.numbers import percent
+from workers.contract.reasons import reason_words
 
 SINGLE, DECIDED = "single votes", "decided pairs"
 _UNSEEN = (PUBLIC_TEST, HELDOUT_GROUPS)
@@ -67,7 +68,7 @@ def human_ceiling(checkpoint: Checkpoint) -> HumanCeiling:
 def _single(agreement: dict[str, float]) -> LabelCeiling:
     found, n = ceiling_from_agreement(agreement["value"]), int(agreement["n_items"])
     if found.low is None or found.high is None:
-        return _none(SINGLE, (found.undefined or "").capitalize(), n)
+        return _none(SINGLE, reason_words(found.undefined).capitalize(), n)
     says = (
         f"Two votes on one pair agree in {percent(found.low)} (n = {n:,} pairs), so against single "
         f"votes even the best model is right in {percent(found.low)} to {percent(found.high)}."
@@ -82,7 +83,7 @@ def _decided(checkpoint: Checkpoint, agreement: float) -> LabelCeiling:
     won, lost = _votes_behind(dataset)
     found = decided_ceiling(won, lost, agreement=agreement)
     if found.again is None or found.best is None:
-        return _none(DECIDED, (found.undefined or "").capitalize(), found.n_pairs)
+        return _none(DECIDED, reason_words(found.undefined).capitalize(), found.n_pairs)
     says = (
         f"A second crowd of the same size would decide {percent(found.again)} of the "
         f"{found.n_pairs:,} unseen pairs alike; a perfect model would be right in "

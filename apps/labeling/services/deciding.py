@@ -15,6 +15,7 @@ from django.db.backends.utils import CursorWrapper
 
 from apps.labeling.models import Comparison, DecideBy, LabelingSettings
 from apps.labeling.services import statements as sql
+from apps.labeling.services.decision_words import decision_said
 from measures.voting import (
     Choice,
     Decision,
@@ -130,7 +131,7 @@ def decision_store(
             "n_votes": decision.n_votes,
             "share": decision.share or 0.0,
             "rule": json.dumps(asdict(rule)),
-            "reason": decision.reason[:300],
+            "reason": decision_said(decision, rule)[:300],
             "decided_by": str(policy.decide_by if policy.by_model else DecideBy.VOTES),
             "posteriors": None if posteriors is None else list(posteriors),
             "state": STATE_OF[decision.outcome].value,

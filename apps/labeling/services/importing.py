@@ -50,6 +50,7 @@ from apps.labeling.services.projects import labeling_set_up
 from apps.labeling.services.results import ImportReport, RowProblem, RowsRefused, VotesReport
 from apps.labeling.services.task_rows import tasks_import
 from apps.labeling.services.undoing import import_take_back
+from measures.bootstrap import LEAST_UNITS
 from measures.phrases import Phrases
 from measures.splits import assign_splits
 
@@ -347,7 +348,11 @@ def splits_of(groups: Counter[str]) -> dict[str, Any]:
             {"split": s, "share": SHARES[s], "groups": assigned.n_groups[s], "rows": rows[s]}
             for s in SHARES
         ],
-        "warnings": list(assigned.warnings),
+        "warnings": [
+            f"split {s!r} has too few groups: {assigned.n_groups[s]} of the {LEAST_UNITS} that an "
+            "interval needs"
+            for s in assigned.few
+        ],
     }
 
 

@@ -22,6 +22,7 @@ from apps.labeling.models import Consensus, DecideBy, Decision, LabelingSettings
 from apps.labeling.services import bulk_statements as bulk_sql
 from apps.labeling.services import statements as sql
 from apps.labeling.services.deciding import STATE_OF, Policy, posteriors_of
+from apps.labeling.services.decision_words import decision_said
 from measures import voting
 from measures.voting import (
     CHOICES,
@@ -278,13 +279,14 @@ def _store(
 ) -> None:
     possible = _possible(known, policy)
     said = [_one(known, shares, row, policy, int(possible[row])) for row in rows.tolist()]
+    decided = [decision for decision, _ in said]
     extras = [
         int(
             one.outcome is Outcome.NEEDS_VOTES
             and one.n_votes >= known.overlap[row]
             and known.overlap[row] < policy.max_overlap
         )
-        for one, row in zip(said, rows.tolist(), strict=True)
+        for one, row in zip(decided, rows.tolist(), strict=True)
     ]
     with transaction.atomic(), connection.cursor() as cursor:
         ids = known.ids[rows].tolist()
@@ -293,12 +295,12 @@ def _store(
             bulk_sql.STORE_DECISIONS,
             {
                 "ids": ids,
-                "outcomes": [one.outcome.value for one in said],
-                "winners": [one.winner.value if one.winner else "" for one in said],
-                "n_agreeing": [one.n_agreeing for one in said],
-                "shares": [one.share or 0.0 for one in said],
-                "reasons": [one.reason[:300] for one in said],
-                "states": [STATE_OF[one.outcome].value for one in said],
+                "outcomes": [one.outcome.value for one in decided],
+                "winners": [one.winner.value if one.winner else "" for one in decided],
+                "n_agreeing": [one.n_agreeing for one in decided],
+                "shares": [one.share or 0.0 for one in decided],
+                "reasons": [words[:300] for _, words in said],
+                "states": [STATE_OF[one.outcome].value for one in decided],
                 "extras": extras,
                 **{
                     name: known.counts[rows, column].tolist()
@@ -319,11 +321,15 @@ def _store(
 
 def _one(
     known: Known, shares: NDArray[np.float64], row: int, policy: Policy, possible: int
-) -> voting.Decision:
+) -> tuple[voting.Decision, str]:
     """With the sentence that explains it."""
     counts = dict(zip(CHOICES, known.counts[row].tolist(), strict=True))
     if policy.by_model and not np.isnan(shares[row]).any():
-        return decide_by_posterior(
-            counts, shares[row].tolist(), policy.posterior_rule(), votes_possible=possible
+        weighing = policy.posterior_rule()
+        decision = decide_by_posterior(
+            counts, shares[row].tolist(), weighing, votes_possible=possible
         )
-    return decide(counts, policy.rule(), votes_possible=possible)
+        return decision, decision_said(decision, weighing)
+    counting = policy.rule()
+    decision = decide(counts, counting, votes_possible=possible)
+    return decision, decision_said(decision, counting)

@@ -16,6 +16,7 @@ from apps.monitoring.selectors.checks import REWARD, shift_of
 from apps.monitoring.selectors.outcomes import Series
 from measures.drift import Level, Shift
 from measures.outcomes import Change, change
+from workers.contract.reasons import reason_words
 
 STATE_TONES = {"new": "", "steady": "good", "drifted": "bad", "broken": "bad"}
 STATE_ICONS = {
@@ -297,7 +298,8 @@ def _view(
 def change_words(found: Change, unit: str = "") -> tuple[str, str]:
     """What became of it since the beginning, with its interval; (words, tone)."""
     if found.undefined:
-        return f"{found.undefined[0].upper()}{found.undefined[1:]}.", ""
+        why = reason_words(found.undefined)
+        return f"{why[0].upper()}{why[1:]}.", ""
     space = f" {unit}" if unit else ""
     said = (
         f"{_plain(found.before)} → {_plain(found.after)}{space}, change "

@@ -12,6 +12,7 @@ from apps.training.models import Run
 from apps.training.selectors.results import report_read
 from measures.drift import Shift, paired_shift, speaks, unpaired_shift
 from workers.contract.events import Fault
+from workers.contract.reasons import in_words
 
 # What a probe brought back, and what of it is kept as a baseline.
 #
@@ -233,7 +234,7 @@ def _plain(shift: Shift) -> dict[str, Any]:
     """JSON has no word for infinity, which is how far a figure without spread has moved."""
     kept = {
         key: math.copysign(1e9, value) if isinstance(value, float) and math.isinf(value) else value
-        for key, value in asdict(shift).items()
+        for key, value in in_words(asdict(shift)).items()
     }
     return kept | {"level": str(shift.level)}
 

@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from measures.agreement.reading import LEAST_ITEMS, WIDEST_TELLING
 from measures.estimate import Interval
+from workers.contract.reasons import reason_words
 
 LEAST_AGREEMENT = 0.6
 BASELINE_ENOUGH = 0.95
@@ -129,10 +130,10 @@ def known(interval: Interval | None) -> Interval | None:
 def share(interval: Interval) -> str:
     """ "56.4 % (54.9–57.9 %, n = 2,200)"."""
     if interval.value is None:
-        return f"undefined: {interval.undefined}"
+        return f"undefined: {reason_words(interval.undefined)}"
     n = f"n = {interval.n:,}"
     if interval.low is None or interval.high is None:
-        why = f", {interval.no_interval}" if interval.no_interval else ""
+        why = f", {reason_words(interval.no_interval)}" if interval.no_interval else ""
         return f"{_percent(interval.value)} % ({n}{why})"
     low, high = _percent(interval.low), _percent(interval.high)
     return f"{_percent(interval.value)} % ({low}–{high} %, {n})"
@@ -141,10 +142,11 @@ def share(interval: Interval) -> str:
 def gain(interval: Interval) -> str:
     """A difference of shares in percentage points: "+3.1 points (−0.4 to 6.6, n = 104)"."""
     if interval.value is None:
-        return f"undefined: {interval.undefined}"
+        return f"undefined: {reason_words(interval.undefined)}"
     value = f"{100 * interval.value:+.1f}".replace("-", "−")
     if interval.low is None or interval.high is None:
-        return f"{value} points (n = {interval.n:,}, {interval.no_interval or 'no interval'})"
+        why = reason_words(interval.no_interval) or "no interval"
+        return f"{value} points (n = {interval.n:,}, {why})"
     low, high = _percent(interval.low), _percent(interval.high)
     return f"{value} points ({low} to {high}, n = {interval.n:,})"
 

@@ -5,6 +5,7 @@ from itertools import islice
 from typing import Any
 
 from measures.estimate import Interval
+from workers.contract.reasons import reason_words
 
 Check = dict[str, Any]
 Evidence = dict[str, Any]
@@ -105,7 +106,7 @@ def interval_json(label: str, found: Interval) -> dict[str, Any]:
         "low": _number(found.low),
         "high": _number(found.high),
         "n": found.n,
-        "why": found.undefined or found.no_interval or "",
+        "why": reason_words(found.undefined or found.no_interval),
     }
 
 
@@ -127,7 +128,7 @@ def _cell(value: Any) -> Any:
 def with_interval(found: Interval) -> str:
     """ "61.3 % (58.1–64.2 %, n = 1,204)" """
     if found.value is None:
-        return f"undefined: {found.undefined}"
+        return f"undefined: {reason_words(found.undefined)}"
     bounds = "no interval"
     if found.low is not None and found.high is not None:
         bounds = f"{100 * found.low:.1f}–{100 * found.high:.1f} %"
@@ -137,7 +138,7 @@ def with_interval(found: Interval) -> str:
 def points(found: Interval) -> str:
     """ "+1.2 points (−0.3 to 2.7)" """
     if found.value is None:
-        return f"undefined: {found.undefined}"
+        return f"undefined: {reason_words(found.undefined)}"
     said = f"{signed(100 * found.value)} points"
     if found.low is None or found.high is None:
         return said

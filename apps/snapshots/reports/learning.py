@@ -26,6 +26,7 @@ from apps.snapshots.reports.checks import (
 from apps.snapshots.reports.labels import DAY
 from apps.snapshots.reports.material import Frame, ReportPair, ReportVote
 from measures.datasets.drift import learning_curve, pair_share, recency_weighting, time_split
+from workers.contract.reasons import reason_words
 
 LEAST_PAIRS = 200
 NOTABLE_DROP = 0.02  # of accuracy; less is seen only in large data and matters little
@@ -114,7 +115,7 @@ def drift(frame: Frame) -> Check:
             "drift",
             title,
             UNKNOWN,
-            f"Cannot be told: {found.undefined}.",
+            f"Cannot be told: {reason_words(found.undefined)}.",
             advice="Import votes with the time they were cast at.",
         )
     recent = recency_weighting(

@@ -28,6 +28,7 @@ from measures.duplicates import THRESHOLD, near_matches, normalise
 from measures.estimate import Quantity
 from measures.splits import overlap_containment
 from measures.textmodel import folds_of
+from workers.contract.reasons import reason_words
 
 TOO_MUCH = 0.3
 _SHOWN = 8
@@ -59,7 +60,7 @@ def _overlap(rl: Sequence[str], sft: Sequence[str], name: str) -> Check:
         )
     exact = overlap_containment(sft, rl)
     if exact.containment is None:
-        return check("overlap", title, UNKNOWN, f"Undefined: {exact.undefined}.")
+        return check("overlap", title, UNKNOWN, f"Undefined: {reason_words(exact.undefined)}.")
     asked = list({normalise(text): text for text in rl}.values())
     known = list({normalise(text): text for text in sft}.values())
     near = near_matches(asked, known)
@@ -175,7 +176,9 @@ def _figures(ours: Breadth, theirs: Breadth | None, name: str) -> dict[str, Any]
 
 
 def _shown(found: Quantity, places: int) -> str:
-    return f"undefined: {found.undefined}" if found.value is None else f"{found.value:,.{places}f}"
+    if found.value is None:
+        return f"undefined: {reason_words(found.undefined)}"
+    return f"{found.value:,.{places}f}"
 
 
 # Does anything but the answers' words give the label away?

@@ -27,7 +27,7 @@ from measures.bootstrap import LEAST_UNITS
 from measures.datasets.breadth import effective_number
 from measures.datasets.drift import pair_share
 from measures.estimate import Interval
-from measures.style import MARKS
+from workers.contract.traits import MARKS
 
 Bools = NDArray[np.bool_]
 
@@ -203,7 +203,7 @@ def tone(frame: Frame) -> Check:
 
 
 def _marked(frame: Frame, key: str, title: str, keys: Iterable[str], *, advice: str) -> Check:
-    words = {"markdown": "any Markdown"} | {name: said for name, said, _ in MARKS}
+    words = {"markdown": "any Markdown"} | MARKS
     found, coverage, levels, loudest = [], [], [], ("", 0.0, "")
     for name in keys:
         has = np.array([name in marks for marks in frame.marks], dtype=bool)

@@ -11,6 +11,7 @@ from apps.snapshots.advice import Advice, Facts, Item, Kind, Method
 from apps.snapshots.advice.facts import gain, share
 from apps.snapshots.services.readiness import FactSource, Gathered
 from measures.estimate import Interval
+from workers.contract.reasons import reason_words
 
 _NAMES = {
     "agreement": "Two votes on a comparison agree",
@@ -102,7 +103,7 @@ def _shown(key: str, value: Any) -> str:
 def _plain(interval: Interval) -> str:
     """A coefficient, not a share: "0.32 (0.30–0.34, n = 2,200)"."""
     if interval.value is None:
-        return f"undefined: {interval.undefined}"
+        return f"undefined: {reason_words(interval.undefined)}"
     value = f"{interval.value:.2f}"
     if interval.low is not None and interval.high is not None:
         value = f"{value} ({interval.low:.2f} to {interval.high:.2f}, n = {interval.n:,})"

@@ -359,5 +359,5 @@ def test_who_has_no_vote_is_where_the_project_is():
 
 def test_without_known_sides_there_is_nothing_and_it_says_so():
     found = pulls_of(*(np.array(x) for x in ([0, 1], [0, 0], [-1, -1], [True, False])), 2)
-    assert "known side" in found.undefined
+    assert found.undefined == "no_known_side"
     assert np.isnan(found.value).all()

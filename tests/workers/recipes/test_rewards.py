@@ -152,7 +152,7 @@ def test_ties_count_half_and_length_is_judged_on_the_same_rows() -> None:
 def test_fewer_than_ten_clusters_are_too_few_and_it_says_so() -> None:
     few = _report(_rows(60, 9), [1.0, -1.0] * 30, [2] * 60, [1] * 60)
     assert few.accuracy.low is None
-    assert "too few clusters: 9" in few.accuracy.no_interval
+    assert few.accuracy.no_interval == "too_few unit=clusters n=9 least=10"
     enough = _report(_rows(60, 10), [1.0] * 41 + [-1.0] * 19, [2] * 60, [1] * 60)
     assert enough.accuracy.low is not None
 

@@ -11,6 +11,7 @@ from datasets import Dataset
 from safetensors.torch import load_file
 from trl import SFTConfig, SFTTrainer
 
+from measures.imitation import Traits, compare
 from tests.workers.recipes.conftest import SUBJECTS
 from tests.workers.recipes.language import (
     Outcome,
@@ -27,7 +28,7 @@ from tests.workers.recipes.test_resume import check_joined, stop_and_resume
 from workers.config import settings_for
 from workers.contract.events import RecipeError
 from workers.data.batches import encode_pair
-from workers.trainers.sft import DemonstrationTrainer
+from workers.trainers.sft import DemonstrationTrainer, trait_words
 
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
 SHORT = {
@@ -122,6 +123,15 @@ def test_a_verbose_model_is_warned_of(shop: Workshop) -> None:
     alerts = {a["rule"]: a for a in outcome.all("Alert")}
     assert alerts["imitation_length"]["value"] > alerts["imitation_length"]["threshold"] == 1.25
     assert "imitation_ended" in {e["rule"] for e in outcome.all("Evidence")}
+
+
+def test_a_departure_is_told_with_both_sides_and_the_interval() -> None:
+    demonstrations = [Traits(50, frozenset({"ended"}))] * 20
+    traits = {t.name: t for t in compare(demonstrations, [Traits(100, frozenset())] * 20)}
+    length, ended = trait_words(traits["length"]), trait_words(traits["ended"])
+    assert length.startswith("answers are 2.00 times as long as the demonstrations (95 % ")
+    assert length.endswith("): 100 tokens against 50 on average")
+    assert ended.startswith("answers that end by themselves: 0% of the answers against 100% of ")
 
 
 def test_sft_with_adapters_goes_on_bit_for_bit_and_leaves_a_model_anyone_can_load(
