@@ -186,6 +186,19 @@ def test_a_rule_for_the_reward_replaces_the_reward_model(
             launch(kind="grpo", config={"reward": reward}, inputs=inputs)
 
 
+def test_a_small_model_is_built_from_the_data_only_where_that_was_asked_for(
+    launch: Callable[..., Run], project: Project, snapshot_make: Callable[..., Snapshot]
+) -> None:
+    data = {"data": snapshot_make("demonstrations")}
+    for config in ({}, {"toy": False}, {"preset": "pretrained"}, {"preset": "demo", "toy": False}):
+        with pytest.raises(DomainError, match="'toy'") as refusal:
+            launch(kind="sft", config=config, inputs=data)
+        assert (refusal.value.field, refusal.value.code) == ("inputs.base", "missing_input")
+    launch(kind="sft", config={"toy": True}, inputs=data)
+    launch(kind="sft", config={"preset": "demo"}, inputs=data)
+    launch(kind="sft", inputs=data | {"base": model(project, "sft")})
+
+
 def test_a_snapshot_of_the_wrong_kind_is_refused(
     launch: Callable[..., Run], snapshot_make: Callable[..., Snapshot]
 ) -> None:

@@ -113,6 +113,7 @@ def recipe_config(kind: str, config: Mapping[str, Any]) -> dict[str, Any]:
 PRESETS: dict[str, dict[str, dict[str, object]]] = {
     "sft": {
         "demo": {
+            "toy": True,
             "learning_rate": 3e-3,
             "lr_schedule": "cosine",
             "weight_decay": 0.1,

@@ -105,11 +105,6 @@ class TrainingSettings:
         "reproduce a problem before a long run.",
         section=Section.GUARDRAILS,
     )
-    base_model: str | None = option(
-        None,
-        "Hub id or folder of the model to start from, when no checkpoint is an input.",
-        section=Section.MODEL,
-    )
     guards: Mapping[str, Any] = option(
         {},
         "Changes to the guardrails, by rule: {gradient: {threshold: 20, action: adjust}, "
@@ -162,6 +157,18 @@ class AdaptedSettings(TrainingSettings):
 class SFTSettings(AdaptedSettings):
     """Supervised fine-tuning on demonstrations; the loss is on the answer only."""
 
+    base_model: str | None = option(
+        None,
+        "Hub id or folder of the model to start from, when no checkpoint is an input.",
+        section=Section.MODEL,
+    )
+    toy: bool = option(
+        False,
+        "Without a model to start from, build a small one from the demonstrations. It shows that "
+        "everything works, and writes no text that is worth reading.",
+        section=Section.MODEL,
+        main=True,
+    )
     loss_type: str = option(
         "nll",
         "TRL's loss: nll imitates every token alike; dft counts a token by its present likelihood, "
@@ -246,6 +253,11 @@ class SFTSettings(AdaptedSettings):
 class RewardSettings(TrainingSettings):
     """A Bradley–Terry reward model."""
 
+    base_model: str | None = option(
+        None,
+        "Hub id or folder of the model to start from, when no checkpoint is an input.",
+        section=Section.MODEL,
+    )
     labels: str = option(
         "hard",
         "hard: the chosen answer wins; soft: it wins with the row's confidence.",

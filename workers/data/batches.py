@@ -7,21 +7,26 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from jinja2 import TemplateError
 from torch import Tensor
 from torch.utils.data import Sampler
 from transformers import PreTrainedTokenizerBase
 
+from workers.contract.events import Fault, RecipeError
 from workers.data.snapshot import CutAnswer, Messages, Preference
 
 # Messages to token ids, through the tokenizer's own chat template.
 
 # For tokenizers that bring no template. Ends each message so that an answer has an end to learn.
-# Those that mark the beginning and the end of a text (encoders: [CLS] … [SEP]) get their marks too.
+# Begins as texts of that model do, where they have a token for it; those that mark the beginning
+# and the end of a text (encoders: [CLS] … [SEP]) get their marks too.
 PLAIN_TEMPLATE = (
+    "{{ bos_token }}"
     "{% for message in messages %}{{ message['role'] + ': ' + message['content'] }}"
     "{{ eos_token if message['role'] == 'assistant' else '\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ 'assistant: ' }}{% endif %}"
 )
+QUOTED = 300  # characters of a template that refuses
 ENCODER_TEMPLATE = (
     "{{ cls_token }}"
     "{% for message in messages %}{{ message['role'] + ': ' + message['content'] }}"
@@ -94,17 +99,28 @@ def truncated_share(rows: Iterable[Encoded]) -> float:
 def _template(tokenizer: PreTrainedTokenizerBase, messages: Messages, **options: Any) -> list[int]:
     """Ids by the template. What looks like a control token inside a message stays plain text, so
     that nobody can end the prompt from within it; and lengths are ours to watch, hence no word
-    from the tokenizer about them."""
-    return list(
-        tokenizer.apply_chat_template(
-            messages,
-            tokenize=True,
-            return_dict=False,
-            sanitize_control_tokens=True,
-            tokenizer_kwargs={"verbose": False},
-            **options,
+    from the tokenizer about them. Raises `RecipeError` (bad_template) where it refuses."""
+    try:
+        return list(
+            tokenizer.apply_chat_template(
+                messages,
+                tokenize=True,
+                return_dict=False,
+                sanitize_control_tokens=True,
+                tokenizer_kwargs={"verbose": False},
+                **options,
+            )
         )
-    )
+    except TemplateError as error:
+        template = str(tokenizer.chat_template)
+        roles = ", ".join(message["role"] for message in messages)
+        raise RecipeError(
+            "bad_template",
+            Fault.CONFIGURATION,
+            f"The chat template of the tokenizer refuses a conversation of the roles {roles}: "
+            f"{error}. Take these messages out of the data, or give the model's tokenizer a "
+            f"template that takes them. It begins: {template[:QUOTED]}",
+        ) from error
 
 
 def _common_prefix(first: Sequence[int], second: Sequence[int]) -> int:

@@ -17,7 +17,7 @@ from trl import SFTConfig
 
 from workers.config.training import SFTSettings
 from workers.context import RunContext
-from workers.contract.events import Fault, RecipeError
+from workers.contract.events import Alert, Fault, RecipeError
 from workers.data.batches import Encoded, encode_pair, truncated_share
 from workers.data.snapshot import Demonstration, Messages, evaluation_splits, read_demonstrations
 from workers.layouts.shards import Shares
@@ -207,12 +207,27 @@ def _base(
         source = named_model(settings.base_model)
     if source is not None:
         return load_tokenizer(source), load_causal(source)
+    if not settings.toy:
+        raise RecipeError(
+            "missing_input",
+            Fault.CONFIGURATION,
+            "an SFT run needs an input 'base' or a base_model; 'toy' builds a small model instead",
+        )
     if settings.lora_rank:
         raise RecipeError(
             "bad_config",
             Fault.CONFIGURATION,
             "lora_rank: a model that is built here has learnt nothing to adapt; name a base_model",
         )
+    context.emit(
+        Alert(
+            rule="toy",
+            severity="info",
+            step=0,
+            message="No model to start from was chosen, but 'toy': a small one is built from the "
+            "demonstrations. It shows that everything works, and its text is not worth reading.",
+        )
+    )
     texts = [m["content"] for row in training for m in row.prompt] + [r.response for r in training]
     tokenizer = train_tokenizer(
         texts, vocabulary=settings.base_vocabulary, context=settings.base_context

@@ -171,7 +171,8 @@ class RunForm(NeedsForm):
                 help_text=ROLE_HELP.get(role, ""),
             )
             offered = [value for _, group in groups for value, _ in group]
-            only = offered[0] if role in needs and len(offered) == 1 else ""
+            sure = role in needs and role != "base"  # which may also be named or built
+            only = offered[0] if sure and len(offered) == 1 else ""
             field.initial = taken.get(role, "") if source else only
             field.hide_optional = role in needs
             if role in needs and needs[role].unless is None:

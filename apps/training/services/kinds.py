@@ -8,6 +8,7 @@ from apps.common.errors import Conflict, DomainError
 from apps.snapshots.models import Snapshot
 from apps.training.models import Artifact, Checkpoint, Run, RunInput
 from apps.training.selectors.runs import checkpoint_for_use
+from workers.config import recipe_config
 
 Config = Mapping[str, Any]
 Input = Snapshot | Checkpoint | Run | Artifact
@@ -46,10 +47,12 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """One of `roles` must be given, unless the configuration makes it unnecessary."""
+    """One of `roles` must be given, unless the configuration makes it unnecessary; `instead` says
+    by what."""
 
     roles: tuple[str, ...]
     unless: Callable[[Config], bool] | None = None
+    instead: str = ""
 
     def is_met(self, given: Collection[str], config: Config) -> bool:
         return any(role in given for role in self.roles) or (
@@ -65,6 +68,14 @@ class KindRule:
 
 def _has_base_model(config: Config) -> bool:
     return bool(config.get("base_model"))
+
+
+_TOY = ", a base_model by name, or 'toy' for a small model that is built from the data"
+
+
+def _has_base_or_toy(config: Config) -> bool:
+    known = recipe_config("sft", config)
+    return _has_base_model(known) or bool(known.get("toy"))
 
 
 def _rewards_itself(config: Config) -> bool:
@@ -116,7 +127,7 @@ _OPTIMISING = KindRule(
 KINDS: dict[str, KindRule] = {
     "sft": KindRule(
         {"data": Role(snapshots=DEMONSTRATIONS), "base": Role(models=POLICIES)},
-        (Need(("data",)),),
+        (Need(("data",)), Need(("base",), unless=_has_base_or_toy, instead=_TOY)),
     ),
     "reward": KindRule(
         {
@@ -235,7 +246,8 @@ def inputs_check(
         if not need.is_met(inputs.keys(), config):
             wanted = " or ".join(f"'{role}'" for role in need.roles)
             raise DomainError(
-                f"{_a(kind)} run needs an input {wanted}: {_wanted(rule.roles[need.roles[0]])}.",
+                f"{_a(kind)} run needs an input {wanted}: {_wanted(rule.roles[need.roles[0]])}"
+                f"{need.instead}.",
                 code="missing_input",
                 field=f"inputs.{need.roles[0]}",
             )

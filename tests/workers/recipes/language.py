@@ -167,7 +167,9 @@ class Workshop:
         resume: Resume | None = None,
         **inputs: str,
     ) -> JobSpec:
-        """`inputs` maps roles to names of what was put before."""
+        """`inputs` maps roles to names of what was put before. SFT without a base builds a toy."""
+        if kind == "sft" and "base" not in inputs and "base_model" not in config:
+            config = {"toy": True, **config}
         roles = tuple(
             InputRef(role, ref.kind, ref.id, ref.uri, ref.sha256)
             for role, ref in ((role, self.refs[name]) for role, name in inputs.items())

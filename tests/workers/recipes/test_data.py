@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.workers.recipes.language import END, assistant, user, word_tokenizer
 from workers.contract.events import RecipeError
 from workers.data.batches import (
+    PLAIN_TEMPLATE,
     LengthGroupedSampler,
     encode_pair,
     encode_prompt,
@@ -192,3 +193,26 @@ def test_grouping_by_length_spares_padding_and_orders_batches_by_chance() -> Non
     assert longest != sorted(longest, reverse=True)
     sampler.set_epoch(1)
     assert list(sampler) != order
+
+
+def test_a_text_of_a_model_without_a_template_begins_as_that_model_writes_it() -> None:
+    tokenizer = word_tokenizer()
+    tokenizer.chat_template = PLAIN_TEMPLATE
+    without = encode_prompt(tokenizer, user("the cat"))
+    tokenizer.add_special_tokens({"bos_token": "<begin>"})
+    assert encode_prompt(tokenizer, user("the cat")) == [tokenizer.bos_token_id, *without]
+
+
+def test_a_template_that_refuses_a_role_is_named_and_quoted() -> None:
+    tokenizer = word_tokenizer()
+    tokenizer.chat_template = (
+        "{% if messages[0]['role'] == 'system' %}"
+        "{{ raise_exception('System role not supported') }}{% endif %}"
+        "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+    )
+    assert encode_prompt(tokenizer, user("the cat"))
+    with pytest.raises(RecipeError) as refused:
+        encode_prompt(tokenizer, [{"role": "system", "content": "be kind"}, *user("the cat")])
+    assert (refused.value.kind, refused.value.fault) == ("bad_template", "configuration")
+    for part in ("System role not supported", "system, user", tokenizer.chat_template[:40]):
+        assert part in refused.value.message
