@@ -32,6 +32,7 @@ PLANTED = {
     "sample_every": 2,
     "audit_samples": 2,
     "baseline_answers": 2,
+    "missing_eos_penalty": 0.0,  # the planted reward is all that teaches
     "reward_check": "off",  # no reward ranks the words of a model that never learned to speak
 }
 INPUTS = {"sft": "base", "prompts": "prompts"}

@@ -75,6 +75,7 @@ GRPO = {
 }
 # One group, of which at some steps no answer has a token that is rewarded.
 SILENT = GRPO | {
+    "missing_eos_penalty": 0.0,
     "kl_coef": 0.0,
     "force_zero_kl": True,
     "entropy_coef": 0.0,
