@@ -70,6 +70,17 @@ def test_all_answers_of_a_row_become_one_ranking(project: Project, ada: User) ->
     assert checked(again).check_report["n_unchanged"] == 3
 
 
+def test_settings_that_do_not_say_how_answers_are_judged_leave_it_to_the_project(
+    project: Project, ada: User
+) -> None:
+    services.labeling_settings_update(project=project, by=ada, task_kind="rank")
+    job = upload(project, ada, *rows())
+    services.import_job_configure(job=job, seed=7)
+    assert job.settings["pairing"] == "rank"
+    services.import_job_configure(job=job, pairing="all")
+    assert job.settings["pairing"] == "all"
+
+
 def test_a_project_of_gradings_has_its_scale_in_every_import(project: Project, ada: User) -> None:
     services.labeling_settings_update(
         project=project,

@@ -297,7 +297,7 @@ def test_news_are_told_in_the_language_of_whoever_reads_them(
     path = f"/p/{project.slug}/notifications/"
     assert "12.345 neue" in signed_in(ana).get(path, HTTP_ACCEPT_LANGUAGE="de").content.decode()
     told = signed_in(ana).get(f"/api/v1{path.replace('/p/', '/projects/')[:-1]}").json()
-    assert any("12,345 pairs" in one["text"] for one in told)
+    assert any("12,345 tasks" in one["text"] for one in told)
     rita = person_make("Rita", project, Role.REVIEWER)
     User.objects.filter(pk=rita.pk).update(language="de", email="rita@example.org")
     with TestCase.captureOnCommitCallbacks(execute=True):

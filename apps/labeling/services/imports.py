@@ -145,10 +145,7 @@ def import_job_create(
         number=secrets.randbits(62),
         file_name=storable(PurePath(file_name.replace("\\", "/")).name)[:255] or "upload",
     )
-    own = LabelingSettings.objects.filter(project=project).first()
-    if own is not None and own.task_kind != Task.Kind.PAIR:
-        scale = ("grade_low", "grade_high", "grade_low_label", "grade_high_label")
-        job.settings = {"pairing": own.task_kind} | {name: getattr(own, name) for name in scale}
+    job.settings = _of_project(project)
     file_save(job, chunks)
     try:
         job.preview = _preview(job)
@@ -167,12 +164,21 @@ def import_job_create(
     return job
 
 
+def _of_project(project: Project) -> dict[str, Any]:
+    """How a file is read where nobody says: as what the project is for."""
+    own = LabelingSettings.objects.filter(project=project).first()
+    if own is None or own.task_kind == Task.Kind.PAIR:
+        return {}
+    scale = ("grade_low", "grade_high", "grade_low_label", "grade_high_label")
+    return {"pairing": own.task_kind} | {name: getattr(own, name) for name in scale}
+
+
 def import_job_configure(*, job: ImportJob, **settings: Any) -> ImportJob:
     """Set how the file is read, and read its first rows again; an earlier check counts no more.
 
     settings: container, layout, split, encoding, delimiter, identical_answers, and the fields of
-    `formats.Options`. What is not named goes back to its default,
-    or is recognised. Raises DomainError naming the field; then nothing changes.
+    `formats.Options`. What is not named goes back to what the project is for, to its default, or is
+    recognised. Raises DomainError naming the field; then nothing changes.
     """
     for name, value in settings.items():
         if name not in _KNOWN:
@@ -185,6 +191,7 @@ def import_job_configure(*, job: ImportJob, **settings: Any) -> ImportJob:
                 code="not_storable",
                 field=name,
             )
+    settings = _of_project(job.project) | settings
     before, job.settings = job.settings, settings
     try:
         preview = _preview(job)

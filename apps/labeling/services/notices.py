@@ -15,10 +15,10 @@ from apps.labeling.models import Choice, Comparison, Guideline, LabelingSettings
 
 _LABELERS = (Role.ANNOTATOR, Role.REVIEWER)
 _WORK = (
-    gettext_noop("One pair came in: there is work"),
-    gettext_noop("%(n)s pairs came in: there is work"),
+    gettext_noop("One task came in: there is work"),
+    gettext_noop("%(n)s tasks came in: there is work"),
 )
-_AGAIN = gettext_noop("One pair to judge again"), gettext_noop("%(n)s pairs to judge again")
+_AGAIN = gettext_noop("One task to judge again"), gettext_noop("%(n)s tasks to judge again")
 _WORK_EVERY = timedelta(hours=1)  # imports by program come row by row
 
 
@@ -28,7 +28,7 @@ def guideline_tell(guideline: Guideline, by: User) -> None:
         roles=_LABELERS,
         kind="guideline",
         text=gettext_noop(
-            "Version %(version)s of the guidelines is out: read it before your next pair"
+            "Version %(version)s of the guidelines is out: read it before your next task"
         )
         if guideline.is_major
         else gettext_noop("Version %(version)s of the guidelines is out"),
