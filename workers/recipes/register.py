@@ -193,7 +193,7 @@ def _check_files(source: Source) -> PretrainedConfig:
             )
         _check_weights("model", folder)
     for name in ("config.json", "tokenizer_config.json"):
-        values = json.loads((folder / name).read_text()) if (folder / name).is_file() else {}
+        values = _read_json(folder / name) if (folder / name).is_file() else {}
         if "auto_map" in values:
             refuse(
                 f"model: {name} asks for code of its own (auto_map), which is never run here; if "
@@ -204,11 +204,19 @@ def _check_files(source: Source) -> PretrainedConfig:
     return read_config(folder, **source.options)
 
 
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        values: dict[str, Any] = json.loads(path.read_text())
+    except ValueError as error:
+        refuse(f"model: {path.name} is cut short or damaged; copy it again ({error})")
+    return values
+
+
 def _check_weights(name: str, folder: Path) -> None:
     """safetensors only, all of them there and whole."""
     found = {path.name for path in folder.glob("*.safetensors")}
     for index in folder.glob("*.safetensors.index.json"):
-        missing = sorted(set(json.loads(index.read_text())["weight_map"].values()) - found)
+        missing = sorted(set(_read_json(index)["weight_map"].values()) - found)
         if missing:
             refuse(f"{name}: {missing[0]} is missing; copy the folder again")
     if not found:
@@ -255,14 +263,19 @@ def _check_head(source: Source, config: PretrainedConfig, name: str, *, adapted:
 
 def _tokenizer(source: Source, adapter: Path | None) -> PreTrainedTokenizerBase:
     """The adapter's own where it has one, else that of its model."""
-    if adapter is not None and _holds_tokenizer(adapter):
-        return load_tokenizer(adapter)
-    if source.gguf is None and not _holds_tokenizer(source.folder):
+    own = adapter if adapter is not None and _holds_tokenizer(adapter) else None
+    if own is None and source.gguf is None and not _holds_tokenizer(source.folder):
         refuse(
             f"model: '{source.folder.name}' holds no tokenizer; put the one it was trained with "
             "there (tokenizer.save_pretrained)"
         )
-    tokenizer = load_tokenizer(source.folder, **source.options)
+    try:
+        tokenizer = load_tokenizer(own or source.folder, **({} if own else source.options))
+    except Exception as error:  # the library of tokenizers raises nothing narrower
+        refuse(
+            "model: its tokenizer cannot be read; copy it again, or install what the error names "
+            f"({error})"
+        )
     if tokenizer.pad_token_id is None:
         refuse(
             "model: the tokenizer has neither an end nor a pad token; name them in its "
@@ -278,6 +291,8 @@ def _holds_tokenizer(folder: Path) -> bool:
 def _model(source: Source, adapter: Path | None, purpose: Purpose) -> PreTrainedModel:
     """Whole: every weight comes from a file."""
     options: dict[str, Any] = dict(source.options)
+    if source.gguf and hasattr(transformers, "GgufConfig"):  # older releases always unpack
+        options["quantization_config"] = transformers.GgufConfig(dequantize=True)
     if adapter is not None and purpose.task == "SEQ_CLS":
         options["num_labels"] = 1
     try:
