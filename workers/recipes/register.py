@@ -201,7 +201,10 @@ def _check_files(source: Source) -> PretrainedConfig:
             )
         if "quantization_config" in values:
             refuse("model: its weights are quantized; register the model that they were made from")
-    return read_config(folder, **source.options)
+    try:
+        return read_config(folder, **source.options)
+    except RecipeError as error:
+        refuse(f"{error}; upgrade transformers on the worker, or choose another model")
 
 
 def _read_json(path: Path) -> dict[str, Any]:

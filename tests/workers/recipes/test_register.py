@@ -230,6 +230,7 @@ BROKEN: list[tuple[Callable[[Path], object], str, str]] = [
     (add_tokens, "20 tokens", "resize the embeddings"),
     (lambda f: edit(f / "config.json", auto_map={"AutoModel": "x.Y"}), "code of its own", "copy"),
     (lambda f: edit(f / "config.json", architectures=["MyLM"]), "'MyLM'", "upgrade the worker"),
+    (lambda f: edit(f / "config.json", model_type="mine"), "type `mine`", "upgrade transformers"),
     (lambda f: edit(f / "config.json", quantization_config={}), "quantized", "made from"),
     (lambda f: (f / "config.json").write_text("{"), "config.json is cut short", "copy it again"),
     (lambda f: (f / "tokenizer.json").write_text("{"), "tokenizer cannot be read", "copy it again"),
