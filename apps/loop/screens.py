@@ -54,6 +54,8 @@ _USES = {
 }
 _OTHER_USES = {
     Run.Kind.SFT: "train a reward model or a policy from it",
+    Run.Kind.REGISTER_POLICY: "train a reward model or a policy from it",
+    Run.Kind.REGISTER_ENCODER: "train a reward model from it",
 }
 
 
@@ -436,8 +438,8 @@ def _models(project: Project) -> list[NewModel]:
 
 
 def _new_model(project: Project, model: Checkpoint) -> NewModel:
-    is_reward = model.run.trained_kind == Run.Kind.REWARD
-    page = "evaluation:reward_model" if model.run.kind == Run.Kind.REWARD else "training:model"
+    is_reward = model.run.trained_kind in Run.REWARD_KINDS
+    page = "evaluation:reward_model" if model.run.kind in Run.REWARD_KINDS else "training:model"
     use = (
         _USES[Checkpoint.Status(model.status)]
         if is_reward

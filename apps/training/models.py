@@ -30,6 +30,9 @@ class Run(Named):
         ASSESS = "assess", "Assessment of a reward model"
         CHECK = "check", "Check"
         PROBE = "probe", "Probe"
+        REGISTER_POLICY = "register_policy", "Registered policy"
+        REGISTER_REWARD = "register_reward", "Registered reward model"
+        REGISTER_ENCODER = "register_encoder", "Registered encoder"
         IMPORTED = "imported", "Imported"
         DRILL = "drill", "Test run"
 
@@ -47,12 +50,13 @@ class Run(Named):
         NORMAL = 1, "normal"
         HIGH = 2, "high"
 
+    REWARD_KINDS = (Kind.REWARD, Kind.REGISTER_REWARD)  # what they leave scores answers
     LIVE_STATES = ("waiting", "queued", "running", "stopping")
     ENDED_STATES = ("finished", "failed", "cancelled")
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="runs")
     name = models.CharField(max_length=120)
-    kind = models.CharField(max_length=10, choices=Kind.choices)
+    kind = models.CharField(max_length=16, choices=Kind.choices)
     state = models.CharField(max_length=9, choices=State.choices, default=State.QUEUED)
     queue = models.CharField(max_length=10, default="cpu", help_text="its machine class")
     layout = models.CharField(max_length=10, default=ONE)  # of workers.contract.jobs

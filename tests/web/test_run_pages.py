@@ -32,14 +32,14 @@ def test_an_empty_list_says_why_and_what_to_do(project, emil, signed_in):
 
 
 def test_runs_are_found_by_name_id_kind_and_state(project, emil, signed_in, run):
-    run_make(project, name="policy", kind="ppo", state="failed")
+    run_make(project, name="against-a-reward", kind="ppo", state="failed")
     client = signed_in(emil)
     for query, shown, hidden in (
-        ("q=warm", "warm-up", "policy"),
-        (f"q={run.pk[:6]}", "warm-up", "policy"),
-        ("kind=ppo", "policy", "warm-up"),
-        ("state=live", "warm-up", "policy"),
-        ("state=failed", "policy", "warm-up"),
+        ("q=warm", "warm-up", "against-a-reward"),
+        (f"q={run.pk[:6]}", "warm-up", "against-a-reward"),
+        ("kind=ppo", "against-a-reward", "warm-up"),
+        ("state=live", "warm-up", "against-a-reward"),
+        ("state=failed", "against-a-reward", "warm-up"),
     ):
         text = client.get(f"/p/arguments/runs/?{query}").content.decode()
         assert shown in text, query

@@ -19,6 +19,7 @@ from workers.config.inference import (
     EvaluateSettings,
     GenerateSettings,
     ProbeSettings,
+    RegisterSettings,
 )
 from workers.config.parsing import SettingField, SettingsError, read, setting_fields
 from workers.config.policy import PPOSettings
@@ -36,6 +37,9 @@ SETTINGS: dict[str, type] = {
     "assess": AssessSettings,
     "check": CheckSettings,
     "probe": ProbeSettings,
+    "register_policy": RegisterSettings,
+    "register_reward": RegisterSettings,
+    "register_encoder": RegisterSettings,
     "drill": DrillSettings,
 }
 

@@ -1,4 +1,4 @@
-"""Settings of what trains nothing: generate, evaluate, assess, check, probe and drill."""
+"""Settings of what trains nothing: generate, evaluate, assess, check, probe, register, drill."""
 
 import os
 from collections.abc import Mapping
@@ -353,6 +353,31 @@ class ProbeSettings(AskingSettings):
 
     def check(self) -> list[str]:
         return super().check() + server_errors(self.server, serves=(POLICY,))
+
+
+# Settings of the `register_` kinds, which take in a model that was trained elsewhere.
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegisterSettings:
+    """Where the model is; what it is for, the kind of run says."""
+
+    model: str = option(
+        "",
+        "Folder on the worker, below one that its MODEL_FOLDERS lists, or the id of a model on a "
+        "hub where the worker may ask it. A GGUF file may be named itself.",
+        section=Section.MODEL,
+        main=True,
+    )
+    adapter: str | None = option(
+        None,
+        "Folder or hub id of a LoRA adapter that was trained on `model`; the two are merged.",
+        section=Section.MODEL,
+        main=True,
+    )
+
+    def check(self) -> list[str]:
+        return [] if self.model else ["model: name a folder on the worker, or the id on a hub"]
 
 
 # Settings of `drill`, a run that trains nothing.

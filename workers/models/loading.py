@@ -13,9 +13,11 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 from transformers import (
+    AutoConfig,
     AutoModelForCausalLM,
     AutoModelForSequenceClassification,
     AutoTokenizer,
+    PretrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
@@ -39,14 +41,14 @@ def pick_device() -> torch.device:
     return torch.device("cuda", ranks.local_rank()) if ranks.world() > 1 else torch.device("cuda")
 
 
-def load_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:
+def load_tokenizer(source: str | Path, **options: object) -> PreTrainedTokenizerBase:
     """The tokenizer of a hub id or folder, padding on the left, with a chat template.
 
     One without a pad token pads with its end token; masks are never made by comparing ids with
     the pad token, so that is safe. One without a template gets a plain one, an encoder's with its
     marks of beginning and end, for its head reads the first token.
     """
-    tokenizer = _load(AutoTokenizer, source)
+    tokenizer = _load(AutoTokenizer, source, **options)
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     if tokenizer.chat_template is None:
@@ -56,15 +58,15 @@ def load_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def named_model(name: str) -> str | Path:
-    """What a configuration's `base_model` leads to. Raises `RecipeError` for a path that nobody who
-    runs this worker listed, whether there is something or not."""
+def named_model(name: str, setting: str = "base_model") -> str | Path:
+    """What the `setting` of a configuration leads to. Raises `RecipeError` for a path that nobody
+    who runs this worker listed, whether there is something or not."""
     if (folder := allowed_folder(name)) is not None:
         return folder
     # A relative path looks like an id and would be read from the trainer's folder.
     if is_hub_id(name) and not Path(name).exists():
         return name
-    raise RecipeError("model_not_allowed", Fault.CONFIGURATION, f"base_model: {NOT_ALLOWED}")
+    raise RecipeError("model_not_allowed", Fault.CONFIGURATION, f"{setting}: {NOT_ALLOWED}")
 
 
 def load_causal(source: str | Path, *, device: torch.device | None = None) -> PreTrainedModel:
@@ -98,6 +100,23 @@ def load_scorer(
     model.config.pad_token_id = tokenizer.pad_token_id
     disable_dropout(model, dropout or 0.0)
     return model.to(device or pick_device())
+
+
+def read_config(source: str | Path, **options: object) -> PretrainedConfig:
+    """Raises `RecipeError` for a model that transformers does not know."""
+    config: PretrainedConfig = _load(AutoConfig, source, **options)
+    return config
+
+
+def load_as_saved(
+    factory: Any, source: str | Path, **options: object
+) -> tuple[PreTrainedModel, set[str]]:
+    """A model in the precision of its files, on the processor, and the names of those of its
+    weights that no file holds."""
+    options |= {"use_safetensors": True, "dtype": "auto", "output_loading_info": True}
+    model, info = _load(factory, source, **options)
+    _check_finite(model, source)
+    return model, set(info["missing_keys"])
 
 
 def _check_finite(model: nn.Module, source: str | Path) -> None:

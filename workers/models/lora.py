@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import cast
 
 import torch
-from peft import LoraConfig, PeftModel, TaskType, get_peft_model, set_peft_model_state_dict
+from peft import (
+    LoraConfig,
+    PeftModel,
+    TaskType,
+    get_peft_model,
+    get_peft_model_state_dict,
+    set_peft_model_state_dict,
+)
 from peft.utils import load_peft_weights
 from torch import nn
 from transformers import PreTrainedModel
@@ -103,3 +110,27 @@ def load_adapter(model: PeftModel, folder: Path) -> None:
     """Put the adapters and the head back as they were saved."""
     weights = load_peft_weights(str(folder / ADAPTER), device="cpu")
     set_peft_model_state_dict(model, weights)
+
+
+# Adapters that were trained elsewhere lie in a folder as peft saves them.
+
+_PREFIX = "base_model.model."
+
+
+def adapter_heads(folder: Path) -> set[str]:
+    """The weights of the model that the adapters of `folder` bring whole, by name."""
+    return {name.removeprefix(_PREFIX) for name in load_peft_weights(str(folder), device="cpu")}
+
+
+def merged_with(model: PreTrainedModel, folder: Path) -> PreTrainedModel:
+    """`model` with the adapters of `folder` added into its weights, in its own precision. Raises
+    ValueError or RuntimeError for adapters of another model."""
+    dtype = model.dtype
+    with _known_warnings():
+        warnings.filterwarnings("ignore", message="Found missing adapter keys")  # said below
+        adapted = PeftModel.from_pretrained(model, str(folder))
+        held = set(load_peft_weights(str(folder), device="cpu"))
+        apart = {n for n in held ^ set(get_peft_model_state_dict(adapted)) if "lora_" in n}
+        if apart:
+            raise ValueError(f"the adapter is of another model: {min(apart)} has no counterpart")
+        return cast("PreTrainedModel", adapted.merge_and_unload(safe_merge=True).to(dtype))

@@ -26,7 +26,9 @@ def reward_models(*, project: Project, search: str = "", status: str = "") -> Qu
     """Checkpoints of reward runs that are best, last or final of their run, newest first; with
     `decided_by` and `decided_at` of the newest review."""
     newest = ModelReview.objects.filter(checkpoint=OuterRef("pk")).order_by("-pk")
-    rows = Checkpoint.objects.filter(project=project, run__kind=Run.Kind.REWARD).exclude(tags=[])
+    rows = Checkpoint.objects.filter(project=project, run__kind__in=Run.REWARD_KINDS).exclude(
+        tags=[]
+    )
     if status:
         rows = rows.filter(status=status)
     if search:
@@ -50,7 +52,7 @@ def reward_model_get(*, project: Project, checkpoint_id: str) -> Checkpoint:
     rows = Checkpoint.objects.filter(
         project=project,
         pk=checkpoint_id.replace("\x00", "?"),  # no text of the database holds a NUL
-        run__kind=Run.Kind.REWARD,
+        run__kind__in=Run.REWARD_KINDS,
     )
     row = rows.select_related("run__created_by", "project").first()
     if row is None:
@@ -79,7 +81,7 @@ def scoring_model_get(*, user: User, checkpoint_id: str) -> Checkpoint:
     """A reward model of a project in which the person is staff. Raises `Missing` for outsiders as
     for models there are none of, `Refused` for other roles."""
     row = (
-        Checkpoint.objects.filter(pk=checkpoint_id, run__kind=Run.Kind.REWARD)
+        Checkpoint.objects.filter(pk=checkpoint_id, run__kind__in=Run.REWARD_KINDS)
         .select_related("project")
         .first()
     )

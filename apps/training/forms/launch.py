@@ -370,6 +370,8 @@ class _JsonField(forms.JSONField):
 
 
 def _help(one: SettingField) -> str:
+    if one.default == "":
+        return one.option.doc
     default = "none" if one.default is None else json.dumps(one.default, ensure_ascii=False)
     unit = f" {one.option.unit}" if one.option.unit and one.default is not None else ""
     return f"{one.option.doc} Default {default}{unit}."

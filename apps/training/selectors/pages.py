@@ -134,7 +134,7 @@ def checkpoint_choices(
 
 def _judged(model: Checkpoint) -> str:
     """Of a reward model: whether it may be optimised against without saying why."""
-    if model.run.kind != Run.Kind.REWARD:
+    if model.run.kind not in Run.REWARD_KINDS:
         return ""
     return (
         f" · {model.status}" if model.status != Checkpoint.Status.CANDIDATE else " · not approved"

@@ -140,7 +140,7 @@ def started_from(run: Run) -> tuple[str, Checkpoint] | None:
 
 
 def sft_of(run: Run) -> Checkpoint | None:
-    """The SFT model that a run goes back to, over any number of policies between."""
+    """The SFT or registered model that a run goes back to, over any policies between."""
     inputs = {
         row.role: row
         for row in RunInput.objects.filter(run=run).select_related("checkpoint__run", "upstream")
@@ -150,7 +150,7 @@ def sft_of(run: Run) -> Checkpoint | None:
         model = row and (row.checkpoint or (row.upstream and checkpoint_for_use(row.upstream)))
         if not model:
             return None
-        if model.run.kind == Run.Kind.SFT:
+        if model.run.kind in (Run.Kind.SFT, Run.Kind.REGISTER_POLICY):
             return model
         inputs = {
             row.role: row

@@ -13,8 +13,11 @@ from workers.config import recipe_config
 Config = Mapping[str, Any]
 Input = Snapshot | Checkpoint | Run | Artifact
 
-POLICIES = frozenset({"sft", "dpo", "ppo", "grpo"})
-REWARDS = frozenset({"reward"})
+# What a model may be used as, by the kind of run that left it. A registered model has a kind for
+# each purpose, so that it is asked no other question than a trained one.
+POLICIES = frozenset({"sft", "dpo", "ppo", "grpo", "register_policy"})
+REWARDS = frozenset(Run.REWARD_KINDS)
+ENCODERS = frozenset({"register_encoder"})
 OPTIMISED = frozenset({"ppo", "grpo"})  # kinds that train against the input `reward`
 PAIRS = frozenset({"preferences"})
 DEMONSTRATIONS = frozenset({"demonstrations"})
@@ -134,7 +137,7 @@ KINDS: dict[str, KindRule] = {
             "data": Role(snapshots=PAIRS),
             "hard": Role(snapshots=PAIRS),
             "sft": Role(models=POLICIES),
-            "base": Role(models=POLICIES | REWARDS),
+            "base": Role(models=POLICIES | REWARDS | ENCODERS),
         },
         (Need(("data",)), Need(("sft", "base"), unless=_has_base_model)),
     ),
@@ -211,6 +214,9 @@ KINDS: dict[str, KindRule] = {
         },
         (Need(("prompts",)), Need(("reward",), unless=_rewards_itself)),
     ),
+    "register_policy": KindRule({}),
+    "register_reward": KindRule({}),
+    "register_encoder": KindRule({}),
     "drill": KindRule(
         {"data": Role(snapshots=PROMPTS), "base": Role(models=frozenset({"drill"}))},
     ),

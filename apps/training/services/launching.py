@@ -226,11 +226,12 @@ def _check_plain(
             code="only_in_tests",
             field=f"config.{refused}",
         )
-    base = config.get("base_model")
-    if isinstance(base, str) and not may_be_named(base):
-        raise Unprocessable(
-            f"base_model: {NOT_ALLOWED}.", code="model_not_allowed", field="config.base_model"
-        )
+    for setting in ("base_model", "model", "adapter"):
+        named = config.get(setting)
+        if isinstance(named, str) and named and not may_be_named(named):
+            raise Unprocessable(
+                f"{setting}: {NOT_ALLOWED}.", code="model_not_allowed", field=f"config.{setting}"
+            )
     try:
         settings_for(kind, config)
     except SettingsError as error:

@@ -32,6 +32,12 @@ KINDS = (
     ("generate", "Answer prompts with a policy: fresh pairs for people to compare."),
     ("evaluate", "Compare a policy with its SFT model on fixed prompts."),
     ("assess", "Check whether a reward model is fit for optimisation."),
+    (
+        "register_policy",
+        "Bring a language model: a folder on the worker, a hub id, or an adapter with its base.",
+    ),
+    ("register_reward", "Bring a reward model that was trained elsewhere: one score for a text."),
+    ("register_encoder", "Bring an encoder without a head, for reward models to start from."),
     ("drill", "Train nothing: check in seconds that queue, worker and page work."),
 )
 

@@ -13,7 +13,7 @@ from apps.snapshots.selectors.lineage import datasets_behind
 from apps.training import display, selectors, services
 from apps.training.models import Checkpoint, Run
 from apps.training.selectors import pages
-from apps.training.services.kinds import POLICIES
+from apps.training.services.kinds import POLICIES, REWARDS
 
 PER_PAGE = 50
 
@@ -47,6 +47,10 @@ def model_detail(request: Request, checkpoint_id: str) -> HttpResponse:
         "checkpoint": checkpoint,
         "run": run,
         "metrics": display.facts(checkpoint.metrics),
+        "registered": display.facts(run.summary) if run.kind.startswith("register_") else [],
+        "is_reward": run.kind in REWARDS,
+        "may_watch": run.kind in POLICIES | REWARDS
+        and checkpoint.status not in (Checkpoint.Status.REJECTED, Checkpoint.Status.RETIRED),
         "may_evaluate": run.kind in POLICIES and not services.evaluation_missing(checkpoint),
         "key": secrets.token_urlsafe(16),
         "counts": checkpoint in selectors.checkpoints(run),

@@ -3,7 +3,6 @@
 Everything is made from a seed in a moment, so no test needs a download or a long training.
 """
 
-import importlib
 import importlib.metadata
 import itertools
 import json
@@ -33,7 +32,7 @@ from workers.context import RunContext
 from workers.contract.events import Envelope, Event, Finished, Metrics, envelope_to_json
 from workers.contract.jobs import InputRef, JobSpec, Resume, spec_to_json
 from workers.contract.metrics import metric_of
-from workers.train import preflight
+from workers.train import preflight, recipe_of
 
 # Releases of TRL whose own trainers compute their losses with Triton alone, which processors have
 # not: nothing can be compared with them there. Ours hand TRL their numbers, and train on them.
@@ -244,8 +243,7 @@ class Workshop:
             clock=lambda: next(ticks),
             preflight=preflight,
         )
-        recipe = importlib.import_module(f"workers.recipes.{spec.kind}")
-        summary = recipe.run(context)
+        summary = recipe_of(spec.kind).run(context)
         context.emit(Finished(step=notebook.step, summary=summary))
         return Outcome(notebook.envelopes)
 
