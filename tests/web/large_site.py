@@ -9,6 +9,8 @@ PEOPLE = 5_000
 COMPARISONS = 100_000
 VOTES = 3  # on each comparison
 
+# Each table is analysed before a statement joins it: an autovacuum that comes by before the
+# transaction ends counts no rows in it, and a plan made then reads all of it for every row.
 # Everything is random by its number, so that every run meets the same site. A third of the people
 # were imported; every fiftieth comparison is still open, and every twentieth contested.
 _STATEMENTS = """
@@ -28,6 +30,7 @@ create temporary table person on commit drop as
 select k as n, u.id from generate_series(1, %(people)s) k
 join accounts_user u on u.username = 'person-' || k;
 create index on person (n);
+analyze person;
 
 insert into labeling_annotator (created_at, updated_at, acknowledged_version, topics, languages,
                                 left_out_reason, votes_of_day, project_id, user_id)
@@ -45,6 +48,7 @@ create temporary table asked on commit drop as
 select id, substr(text_hash, 7)::int as n from labeling_prompt
 where project_id = %(project)s and text_hash like 'large-%%';
 create index on asked (n);
+analyze asked;
 
 insert into labeling_response (created_at, updated_at, messages, text_hash, origin, origin_ref,
                                metadata, prompt_id)
@@ -53,6 +57,7 @@ select now(), now(),
                                             'Answer ' || side || ' to question ' || n)),
        side, 'model', 'model-' || side, '{}', id
 from asked, unnest(array['a', 'b']) side;
+analyze labeling_response;
 
 insert into labeling_comparison (created_at, updated_at, external_id, batch, state, stratum,
                                  priority, shuffle, overlap, gold, gold_explanation, review_reason,
@@ -64,12 +69,14 @@ select now(), now(), 'pair-' || q.n, 'large',
 from asked q
 join labeling_response a on a.prompt_id = q.id and a.text_hash = 'a'
 join labeling_response b on b.prompt_id = q.id and b.text_hash = 'b';
+analyze labeling_task;
 
 create temporary table compared on commit drop as
 select c.id, c.response_a_id as a, c.response_b_id as b, c.shuffle,
        substr(c.external_id, 6)::int as n
 from labeling_comparison c where c.project_id = %(project)s and c.batch = 'large';
 create index on compared (n);
+analyze compared;
 
 insert into labeling_slot (position, kind, state, priority, shuffle, topic, language, left_is,
                            task_id, project_id, annotator_id)
@@ -78,6 +85,7 @@ select v, 'regular', case when c.n %% 50 = 0 and v > 1 then 'free' else 'done' e
        case when c.n %% 50 = 0 and v > 1 then null else p.id end
 from compared c cross join generate_series(1, %(votes)s) v
 join person p on p.n = 1 + (c.n * 7 + v * 1999) %% %(people)s;
+analyze labeling_slot;
 
 insert into labeling_vote (choice, chosen_id, left_is, criteria, reasons, rationale, flags,
                            idempotency_key, source, revision, is_current, cast_at, active_ms,
@@ -89,6 +97,7 @@ select case when (c.n * 13 + s.position * 5) %% 10 < 6 then 'a' else 'b' end,
        now() - make_interval(mins => c.n %% 80000), 9000, s.annotator_id, c.id, %(project)s, s.id
 from compared c join labeling_slot s on s.task_id = c.id and s.state = 'done'
 join person p on p.id = s.annotator_id;
+analyze labeling_answer;
 
 insert into labeling_decision (created_at, updated_at, outcome, winner, n_a, n_b, n_tie, n_both_bad,
                                n_agreeing, share, decided_by, rule, reason, comparison_id,
