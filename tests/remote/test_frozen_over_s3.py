@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.stack, pytest.mark.spread]
 
 FEW = {"learning_rate": 1e-3, "batch_size": 4, "max_steps": 4, "max_length": 96, "log_every": 1}
 TINY = FEW | {
+    "toy": True,
     "base_vocabulary": 300,
     "base_width": 16,
     "base_layers": 1,
