@@ -18,7 +18,7 @@ from measures.estimate import Interval
 from measures.intervals import paired_difference
 from measures.trust.significance import Pairs, share_of
 from workers.contract.numbers import number, plain, share
-from workers.data.snapshot import Demonstration, Messages, Preference, prompt_key
+from workers.data.snapshot import Demonstration, Messages, Preference, as_drawn, prompt_key
 from workers.models.loading import stop_ids
 from workers.preflight.findings import BLOCK, OK, UNKNOWN, WARN, Finding, Parts
 from workers.rollouts.local import Responses, Sampling, derive_seed, generate
@@ -340,8 +340,10 @@ def draw_trial(
         lengths = [n for _, responses in drawn for n in _spoken(responses)]
     else:
         return None
-    chance = random_texts(parts.tokenizer, lengths, seed=derive_seed(sampling.seed, "random"))
     ended = [bool(end) for _, responses in drawn for end in responses.ended]
+    noise = random_texts(parts.tokenizer, lengths, seed=derive_seed(sampling.seed, "random"))
+    ends = [True] * len(noise) if by_hand else ended  # nobody's text is told by its missing end
+    chance = [as_drawn(text, end) for text, end in zip(noise, ends, strict=True)]
     return Trial(
         prompts=prompts,
         expert=expert,

@@ -13,6 +13,7 @@ SUBJECTS = [
 ]
 PLANTED_PPO = {
     "reward": {"type": "token_count", "token": "good"},
+    "missing_eos_penalty": 0.0,  # the planted reward is all that teaches
     "steps": 30,
     "batch_size": 32,
     "minibatch_size": 16,

@@ -77,6 +77,7 @@ def test_a_reward_model_may_have_another_tokenizer_than_the_policy(workshop: Wor
             "max_new_tokens": 6,
             "eval_prompts": 4,
             "audit_samples": 1,
+            "reward_check": "off",  # this one never learned what is better
         },
         sft="base",
         prompts="prompts",
