@@ -207,6 +207,30 @@ def facts(values: dict[str, Any]) -> Facts:
     return found
 
 
+_READ = {
+    "registered_as": "Registered as",
+    "model": "Read from",
+    "adapter": "With the adapter",
+    "architecture": "Architecture",
+    "parameters": "Parameters",
+    "dtype": "Precision",
+    "vocabulary": "Tokens of its vocabulary",
+    "max_length": "Longest input, tokens",
+    "chat_template": "Chat template",
+    "end_token": "End token",
+    "pad_token": "Pad token",
+    "licence": "Licence",
+    "weights_sha256": "Hash of its weights",
+}
+
+
+def read_of(run: Run) -> Facts:
+    """What a registering run read of its model; empty of other runs."""
+    if not run.kind.startswith("register_"):
+        return []
+    return [(words, run.summary[name]) for name, words in _READ.items() if run.summary.get(name)]
+
+
 @dataclass(frozen=True, slots=True)
 class StatisticsTable:
     """Statistics that belong together; `why` is why none of them has an interval."""

@@ -171,7 +171,7 @@ class RunForm(NeedsForm):
                 help_text=ROLE_HELP.get(role, ""),
             )
             offered = [value for _, group in groups for value, _ in group]
-            sure = role in needs and role != "base"  # which may also be named or built
+            sure = role in needs and not needs[role].instead  # nothing else could be meant
             only = offered[0] if sure and len(offered) == 1 else ""
             field.initial = taken.get(role, "") if source else only
             field.hide_optional = role in needs

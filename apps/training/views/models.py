@@ -47,7 +47,7 @@ def model_detail(request: Request, checkpoint_id: str) -> HttpResponse:
         "checkpoint": checkpoint,
         "run": run,
         "metrics": display.facts(checkpoint.metrics),
-        "registered": display.facts(run.summary) if run.kind.startswith("register_") else [],
+        "registered": display.read_of(run),
         "is_reward": run.kind in REWARDS,
         "may_watch": run.kind in POLICIES | REWARDS
         and checkpoint.status not in (Checkpoint.Status.REJECTED, Checkpoint.Status.RETIRED),

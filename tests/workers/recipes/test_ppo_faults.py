@@ -319,3 +319,22 @@ class Outliers:
             fair = text.split().count("good") / 4 - 0.2
             values.append(60.0 if self.asked % 50 == 0 else fair)
         return Scores(values, {"planted": values})
+
+
+@pytest.mark.parametrize("action", ["warn", "off"])
+def test_while_far_more_answers_are_cut_than_at_first_no_checkpoint_is_best(
+    workshop: Workshop, action: str
+) -> None:
+    """Each 'good' pays and an end costs nothing, so the policy learns to write into the limit."""
+    guards = {"cut_answers": {"threshold": 0.05, "action": action}}
+    config = PLANTED_PPO | {"steps": 15, "guards": guards}
+    spec = workshop.spec(f"cut_{action}", "ppo", config, sft="base", prompts="prompts")
+    outcome = workshop.run_here(spec)
+    ended, score = outcome.curve("eval/ended_share"), outcome.curve("eval/score")
+    assert ended[0] - ended[15] > 0.05
+    assert score[15] > score[0]
+    alerts = [(alert["rule"], alert["step"]) for alert in outcome.all("Alert")]
+    assert (("cut_answers", 15) in alerts) is (action == "warn")
+    tags = [saved["tags"] for saved in outcome.all("CheckpointSaved")]
+    assert ("best" in tags[-1]) is (action == "off")
+    assert "cut_answers" in [found["rule"] for found in outcome.all("Evidence")]
