@@ -75,6 +75,7 @@ SENTENCES: dict[str, str] = {
     "pairs.made": "made {subject} of gradings and rankings",
     "pairs.queued": "put {pairs} generated pairs of {subject} into the label queue",
     "pairs.refused": "could not queue the generated pairs of {subject}: {error}",
+    "pairs.taken_back": "took {pairs} generated pairs of {subject} out of the label queue",
     "project.archived": "archived the project",
     "project.changed": "changed the project's name or description: {name}",
     "project.created": "created the project",

@@ -1,4 +1,4 @@
-"""The API of a project's overview and of what the bell tells."""
+"""The API of a project's overview, of what the bell tells, and of the pairs that a run wrote."""
 
 from datetime import datetime
 from typing import Any
@@ -10,12 +10,14 @@ from apps.accounts import selectors as accounts
 from apps.accounts.api_auth import needs
 from apps.accounts.identity import membership_get
 from apps.accounts.models import Membership, Role
-from apps.accounts.permissions import project_for
+from apps.accounts.permissions import STAFF, project_for
 from apps.accounts.screens import AuditLine
 from apps.labeling.models import Choice, Vote
 from apps.labeling.services import LABELERS
 from apps.labeling.texts import excerpt
-from apps.loop import screens
+from apps.loop import screens, services
+from apps.training.models import Run
+from apps.training.selectors import run_get
 
 router = Router(tags=["overview"])
 
@@ -317,3 +319,85 @@ def notifications(
         )
         for row in shown
     ]
+
+
+RUN_PAIRS = "/projects/{slug}/runs/{run_id}/pairs"
+
+
+class RunPairsOut(Schema):
+    """Pairs that a generation wrote, and those of them that are in the label queue."""
+
+    written: int
+    missing: str = Field(description="why there are none")
+    queued: int
+    voted: int = Field(description="pairs that somebody has voted on")
+    votes: int = Field(description="votes cast on them")
+    asked: int = Field(description="votes asked for")
+
+
+class PairsIn(Schema):
+    """What is left out is the run's own, else the project's."""
+
+    votes: int | None = Field(None, ge=1, description="for each pair")
+    priority: float | None = Field(
+        None, ge=0, le=services.HIGHEST_PRIORITY, description="over 0: before all others"
+    )
+
+
+def _generation(request: HttpRequest, slug: str, run_id: str) -> Run:
+    project, _ = project_for(request.user, slug, STAFF)
+    return run_get(project=project, run_id=run_id)
+
+
+def _pairs(run: Run) -> RunPairsOut:
+    found = screens.pairs_of(run)
+    return RunPairsOut(
+        written=len(found.rows),
+        missing=found.missing,
+        queued=found.sent.n,
+        voted=found.sent.voted,
+        votes=found.sent.votes,
+        asked=found.sent.asked,
+    )
+
+
+@router.get(
+    RUN_PAIRS,
+    auth=needs("read"),
+    response=RunPairsOut,
+    summary="How many pairs a generation wrote, and what became of them",
+    tags=["runs"],
+)
+def run_pairs(request: HttpRequest, slug: str, run_id: str) -> RunPairsOut:
+    return _pairs(_generation(request, slug, run_id))
+
+
+@router.post(
+    RUN_PAIRS,
+    auth=needs("train"),
+    response=RunPairsOut,
+    summary="Put the pairs of a generation into the label queue",
+    tags=["runs"],
+)
+def run_pairs_send(
+    request: HttpRequest, slug: str, run_id: str, payload: PairsIn | None = None
+) -> RunPairsOut:
+    """Those that are there already stay as they are."""
+    run = _generation(request, slug, run_id)
+    given = payload.dict() if payload else {}
+    services.fresh_pairs_queue(run=run, by=request.user, **given)
+    return _pairs(run)
+
+
+@router.delete(
+    RUN_PAIRS,
+    auth=needs("train"),
+    response=RunPairsOut,
+    summary="Take the pairs of a generation out of the label queue",
+    tags=["runs"],
+)
+def run_pairs_take_back(request: HttpRequest, slug: str, run_id: str) -> RunPairsOut:
+    """409 once somebody has voted on one of them."""
+    run = _generation(request, slug, run_id)
+    services.fresh_pairs_take_back(run=run, by=request.user)
+    return _pairs(run)

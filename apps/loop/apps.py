@@ -7,10 +7,12 @@ from django.utils.translation import gettext_lazy as _
 from apps.common.registry import (
     Bell,
     NavItem,
+    RunTab,
     bell_set,
     end_listener_add,
     home_set,
     nav_add,
+    run_tab_add,
     translated,
 )
 from apps.common.transactions import after_commit
@@ -34,10 +36,15 @@ class LoopConfig(AppConfig):
         home_set("loop:overview")
         translated("loop:overview", "loop:progress", "loop:notifications")
         bell_set(Bell("loop:notifications", bell_count))
+        run_tab_add(RunTab("pairs", "Pairs", "loop:pairs", when=lambda run: run.kind == "generate"))
 
 
 def _run_saved(instance: Any, **kwargs: Any) -> None:
-    if instance.kind == "generate" and instance.state == "finished":
+    if instance.kind == "generate" and instance.state == "finished" and _to_people(instance):
         from apps.loop import services
 
         after_commit(services.fresh_pairs_try, run_id=instance.pk)
+
+
+def _to_people(run: Any) -> bool:
+    return run.config.get("to_people") is True

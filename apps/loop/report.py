@@ -175,7 +175,7 @@ def _ends(points: list[tuple[int, Any]]) -> dict[str, Any]:
 
 def _fresh_pairs(workspace: Workspace) -> dict[str, Any]:
     run = workspace.runs["generate"]
-    pairs = Comparison.objects.filter(project=workspace.project, batch=f"run {run.pk}")
+    pairs = Comparison.objects.filter(project=workspace.project, batch=selectors.batch_of(run))
     references = {
         reference
         for row in pairs.values_list("response_a__origin_ref", "response_b__origin_ref")

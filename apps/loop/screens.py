@@ -1,8 +1,11 @@
 """A project's overview, role by role: what needs somebody, how far the votes are, what is new."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
+from urllib.parse import urlencode
 
 from django.core.cache import cache
 from django.db.models import F, QuerySet
@@ -26,15 +29,19 @@ from apps.labeling.selectors.forecast import Work, minutes_per_ten, votes_since,
 from apps.labeling.selectors.own import attempts_of, gold_of
 from apps.labeling.services import LABELERS
 from apps.labeling.texts import excerpt
+from apps.loop.selectors import SentPairs, batch_of, pairs_file, pairs_sent
 from apps.monitoring.models import Incident
 from apps.monitoring.selectors.incidents import bell_count as incidents_open
 from apps.monitoring.selectors.incidents import incidents
 from apps.snapshots.models import Snapshot
+from apps.snapshots.storage import artifact_store
 from apps.training.display import RunProgress, progress
 from apps.training.models import Checkpoint, Run, RunAttempt
 from apps.training.selectors.queueing import queue_words
 from measures.estimate import Interval
 from measures.pace import WINDOW_DAYS, Forecast, forecast
+from workers.artifacts import ArtifactError
+from workers.config import recipe_config
 
 _STAFF = frozenset({Role.ENGINEER, Role.ADMIN})
 _JUDGES = frozenset({Role.REVIEWER, Role.ADMIN})
@@ -467,3 +474,71 @@ def _events(project: Project) -> list[AuditLine]:
         for run in ended.order_by("-ended_at")[:SHOWN]
     ]
     return sorted(lines, key=lambda line: line.at, reverse=True)[:SHOWN]
+
+
+# A run's page: the pairs that it wrote for people.
+
+
+@dataclass(frozen=True, slots=True)
+class PairOfRun:
+    """`answers`: (who answered, the answer), twice."""
+
+    prompt: Sequence[Mapping[str, str]]
+    answers: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class PairsOfRun:
+    """`missing` says why there is nothing to show. votes, priority: what sending starts with;
+    most: votes that a comparison may get."""
+
+    rows: Sequence[PairOfRun]
+    missing: str
+    sent: SentPairs
+    votes: int
+    most: int
+    priority: float
+    list_url: str
+
+    @property
+    def price(self) -> int:
+        return len(self.rows) * self.votes
+
+
+def pairs_of(run: Run) -> PairsOfRun:
+    rows, missing = _pairs_read(run)
+    asked = recipe_config(run.kind, run.config)
+    rules = settings_get(project=run.project)
+    query = urlencode({"batch": batch_of(run)})
+    return PairsOfRun(
+        rows=rows,
+        missing=missing,
+        sent=pairs_sent(run),
+        votes=asked.get("votes_each") or rules.overlap,
+        most=rules.max_overlap,
+        priority=asked.get("queue_priority", 0.0),
+        list_url=f"{reverse('labeling:comparisons', args=[run.project.slug])}?{query}",
+    )
+
+
+def _pairs_read(run: Run) -> tuple[list[PairOfRun], str]:
+    found = pairs_file(run)
+    if run.kind != Run.Kind.GENERATE or found is None:
+        return [], "The run has not written its pairs yet." if run.is_live else "It wrote none."
+    try:
+        text = artifact_store().read_bytes(found.uri, sha256=found.sha256).decode("utf-8")
+    except ArtifactError as error:
+        return [], f"The file of the pairs cannot be read: {error}"
+    rows = [
+        PairOfRun(pair["prompt"], [_answer_of(pair[f"response_{side}"]) for side in "ab"])
+        for pair in map(json.loads, text.splitlines())
+    ]
+    return rows, "" if rows else "It wrote none."
+
+
+def _answer_of(response: Mapping[str, Any]) -> tuple[str, str]:
+    role = response["origin"]["role"]
+    return _ANSWERED.get(role, role), response["text"]
+
+
+_ANSWERED = {"policy": "Policy", "sft": "Baseline"}

@@ -2,8 +2,12 @@
 
 from dataclasses import dataclass
 
+from django.db.models import Count, Q, Sum
+from django.db.models.functions import Coalesce
+
 from apps.accounts.models import AuditEvent, Project
 from apps.common.errors import Conflict
+from apps.labeling.models import Comparison
 from apps.snapshots.assembling.rows import argument_key
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import TRAIN
@@ -12,7 +16,8 @@ from apps.snapshots.storage import artifact_store
 from apps.training.models import Artifact, Run
 
 CANDIDATES = "candidates"  # purpose of an artifact of generated pairs, see workers.contract
-QUEUED, REFUSED = "pairs.queued", "pairs.refused"  # in the audit log, once per run
+# In the audit log; of the first two one for each run that sends its pairs by itself.
+QUEUED, REFUSED, TAKEN_BACK = "pairs.queued", "pairs.refused", "pairs.taken_back"
 STAGES = ("sft", "reward", "judge", "dpo", "ppo", "evaluate", "assess", "generate")
 
 
@@ -32,10 +37,46 @@ def circle_runs(
 
 
 def runs_awaiting_queueing() -> set[str]:
-    """Finished runs with generated pairs that nobody has put into the label queue yet."""
+    """Finished runs that were to put their generated pairs into the label queue and have not."""
     done = AuditEvent.objects.filter(action__in=(QUEUED, REFUSED)).values("subject")
-    waiting = Artifact.objects.filter(purpose=CANDIDATES, run__state=Run.State.FINISHED)
+    waiting = Artifact.objects.filter(
+        purpose=CANDIDATES, run__state=Run.State.FINISHED, run__config__to_people=True
+    )
     return set(waiting.exclude(run__in=done).values_list("run_id", flat=True))
+
+
+def batch_of(run: Run) -> str:
+    """What the comparisons made of a run's pairs are marked with."""
+    return f"run {run.pk}"
+
+
+def pairs_file(run: Run) -> Artifact | None:
+    """The pairs that the run's last attempt wrote."""
+    rows = Artifact.objects.filter(run=run, purpose=CANDIDATES, attempt=run.attempt)
+    return rows.order_by("-seq").first()
+
+
+@dataclass(frozen=True, slots=True)
+class SentPairs:
+    """Of a run's pairs in the label queue: how many, how many of them somebody voted on, and the
+    votes cast and asked for."""
+
+    n: int = 0
+    voted: int = 0
+    votes: int = 0
+    asked: int = 0
+
+
+def pairs_sent(run: Run) -> SentPairs:
+    rows = Comparison.objects.filter(project=run.project_id, batch=batch_of(run))
+    return SentPairs(
+        **rows.aggregate(
+            n=Count("pk"),
+            voted=Count("pk", filter=Q(n_votes__gt=0)),
+            votes=Coalesce(Sum("n_votes"), 0),
+            asked=Coalesce(Sum("overlap"), 0),
+        )
+    )
 
 
 @dataclass(frozen=True, slots=True)

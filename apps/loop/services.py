@@ -6,21 +6,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from django.db import transaction
 from django.urls import reverse
 
 from apps.accounts.models import Membership, Project, Role, User
 from apps.accounts.services import audit_record, notice_give, notices_seen
 from apps.common.errors import DomainError
 from apps.labeling.models import Comparison, Response
-from apps.labeling.services import comparisons_import
+from apps.labeling.selectors import settings_get
+from apps.labeling.services import batch_take_back, comparisons_import
 from apps.loop import selectors
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import TRAIN
 from apps.snapshots.storage import artifact_store
-from apps.training.models import Artifact, Run
+from apps.training.models import Run
 from apps.training.services import run_launch
 from apps.training.services.kinds import Input
 from workers.artifacts import ArtifactError
+from workers.config import recipe_config
 
 log = logging.getLogger(__name__)
 UNATTENDED = (
@@ -60,12 +63,12 @@ def circle_start(
     selectors.independence_required(preferences=data.preferences, judge=data.judge_preferences)
     runs: dict[str, Run] = {}
 
-    def launch(stage: str, name: str, inputs: Mapping[str, Input]) -> None:
+    def launch(stage: str, name: str, inputs: Mapping[str, Input], **config: Any) -> None:
         runs[stage] = run_launch(
             project=project,
             kind="reward" if stage == "judge" else stage,
             name=name if round_number == 1 else f"{name}, round {round_number}",
-            config={"preset": preset},
+            config={"preset": preset} | config,
             inputs=inputs,
             seed=seed,
             queue=queue,
@@ -87,7 +90,7 @@ def circle_start(
     policy: dict[str, Input] = {"prompts": data.prompts, "policy": runs["ppo"], "sft": sft}
     launch("evaluate", "Evaluate PPO against SFT", policy | models)
     launch("assess", "Assess the reward model", policy | models | {"data": data.preferences})
-    launch("generate", "Fresh pairs from PPO", policy)
+    launch("generate", "Fresh pairs from PPO", policy, to_people=True, queue_priority=1.0)
     return runs
 
 
@@ -101,42 +104,79 @@ class FreshPairs:
     refused: int = 0
 
 
-def fresh_pairs_queue(*, run: Run) -> FreshPairs:
+def fresh_pairs_queue(
+    *,
+    run: Run,
+    votes: int | None = None,
+    priority: float | None = None,
+    by: User | None = None,
+) -> FreshPairs:
     """Put the pairs that a finished generation wrote into the label queue, each once.
 
-    The answers carry their origin (model, checkpoint id), which no annotator is shown. Raises
-    `ArtifactError` when the file is gone or not what was reported, `DomainError` when the rows do
-    not fit.
+    `votes` each and `priority` are the run's own where they are not given. The answers carry their
+    origin (model, checkpoint id), which no annotator is shown. Raises `ArtifactError` when the file
+    is gone or not what was reported, `DomainError` when the rows do not fit.
     """
-    artifact = (
-        Artifact.objects.filter(run=run, purpose=selectors.CANDIDATES, attempt=run.attempt)
-        .order_by("-seq")
-        .first()
-    )
+    artifact = selectors.pairs_file(run)
     if run.state != Run.State.FINISHED or artifact is None:
         return FreshPairs()
+    asked = recipe_config(run.kind, run.config)
+    votes = asked.get("votes_each") if votes is None else votes
+    priority = asked.get("queue_priority", 0.0) if priority is None else priority
+    most = settings_get(project=run.project).max_overlap
+    if votes is not None and not 1 <= votes <= most:
+        raise DomainError(
+            f"A whole number from 1 to {most}, the most votes that a comparison may get here.",
+            code="bad_votes",
+            field="votes",
+        )
+    if not 0 <= priority <= HIGHEST_PRIORITY:
+        raise DomainError(
+            f"A number from 0 to {HIGHEST_PRIORITY:,.0f}.", code="bad_priority", field="priority"
+        )
     text = artifact_store().read_bytes(artifact.uri, sha256=artifact.sha256).decode("utf-8")
     every = pair_rows(text, run=run)
     # A file may hold empty answers; a model's of ours that says nothing is not worth people's time.
-    rows = [row for row in every if row["response_a"].strip() and row["response_b"].strip()]
+    rows = [
+        row | {"overlap": votes, "priority": priority}
+        for row in every
+        if row["response_a"].strip() and row["response_b"].strip()
+    ]
     report = comparisons_import(
         project=run.project,
         rows=rows,
-        batch=f"run {run.pk}",
+        batch=selectors.batch_of(run),
         on_error="skip",
         identical_answers="warn",
     )
     n_refused = report.n_refused + len(every) - len(rows)
     found = FreshPairs(report.n_created, report.n_unchanged, n_refused)
-    if run.pk in selectors.runs_awaiting_queueing():
+    if found.queued or (by is None and run.pk in selectors.runs_awaiting_queueing()):
         audit_record(
             action=selectors.QUEUED,
-            actor=None,
+            actor=by,
             project=run.project,
             subject=run.pk,
             details={"pairs": found.queued + found.known, "refused": found.refused},
         )
     return found
+
+
+def fresh_pairs_take_back(*, run: Run, by: User) -> int:
+    """Take a run's pairs out of the label queue, all of them; how many there were. They can be sent
+    again. Raises `Conflict` once somebody has voted on one (`import_voted`) or something else
+    refers to one (`import_used`)."""
+    with transaction.atomic():
+        n = batch_take_back(project=run.project, batch=selectors.batch_of(run))
+        if n:
+            audit_record(
+                action=selectors.TAKEN_BACK,
+                actor=by,
+                project=run.project,
+                subject=run.pk,
+                details={"pairs": n},
+            )
+    return n
 
 
 def fresh_pairs_try(*, run_id: str) -> None:
@@ -184,9 +224,7 @@ def bell_seen(*, membership: Membership, notice: int, needs: Mapping[str, int]) 
 
 Row = dict[str, Any]
 
-# Before what is drawn at random, and out of the random stratum, on which agreement is computed:
-# these pairs are chosen by being new, and they are another kind of text.
-PRIORITY = 1.0
+HIGHEST_PRIORITY = 1_000.0
 
 
 def pair_rows(text: str, *, run: Run) -> list[Row]:
@@ -224,8 +262,9 @@ def _row(pair: Row, run: Run, number: int, groups: dict[str, Row]) -> Row:
         "group": about.get("group", ""),
         "source": about.get("source", ""),
         "licence": about.get("licence", ""),
+        # Out of the random stratum, on which agreement is computed: these pairs are chosen by being
+        # new, and they are another kind of text.
         "stratum": Comparison.Stratum.PRIORITY.value,
-        "priority": PRIORITY,
     }
 
 

@@ -9,4 +9,5 @@ urlpatterns = [
     path("<slug:slug>/overview/", views.overview, name="overview"),
     path("<slug:slug>/progress/", views.progress, name="progress"),
     path("<slug:slug>/notifications/", views.notifications, name="notifications"),
+    path("<slug:slug>/runs/<str:run_id>/pairs/", views.pairs, name="pairs"),
 ]

@@ -1,21 +1,31 @@
-"""The page each role lands on, and the notifications behind the bell."""
+"""The page each role lands on, the notifications behind the bell, and the pairs that a run made."""
+
+from typing import Any
 
 from django.conf import settings
+from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils import translation
 from django.utils.translation import gettext
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_http_methods, require_safe
 
 from apps.accounts import selectors as accounts
-from apps.accounts.permissions import ANNOTATOR, EVERYONE, project_page
+from apps.accounts.permissions import ANNOTATOR, EVERYONE, STAFF, project_page
+from apps.common.errors import DomainError
 from apps.common.http import Request
 from apps.labeling.services import LABELERS
-from apps.loop import screens
+from apps.loop import screens, services
+from apps.loop.forms import SendPairsForm
 from apps.loop.services import bell_seen
+from apps.training.models import Run
+from apps.training.selectors import run_get
+from workers.artifacts import ArtifactError
 
 PER_PAGE = 50
+PAIRS_PER_PAGE = 20
 
 
 def _speak(request: Request) -> None:
@@ -82,3 +92,52 @@ def notifications(request: Request) -> HttpResponse:
             needs={need.key: need.n for need in needs},
         )
     return render(request, "loop/notifications.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@project_page(STAFF)
+def pairs(request: Request, run_id: str) -> HttpResponse:
+    """What a generation wrote, as its run's tab or a page of its own; sent to people and taken back
+    here."""
+    run = run_get(project=request.project, run_id=run_id)
+    shown = screens.pairs_of(run)
+    form = SendPairsForm(
+        request.POST if request.POST.get("action") == "send" else None,
+        most=shown.most,
+        initial={"votes": shown.votes, "priority": shown.priority},
+    )
+    refused = ""
+    if request.method == "POST":
+        try:
+            if said := _pairs_act(request, run, form):
+                messages.success(request, said)
+                page = reverse("training:run", args=[request.project.slug, run.pk])
+                return redirect(f"{page}?tab=pairs")
+        except (DomainError, ArtifactError) as error:
+            refused = str(error)
+    context: dict[str, Any] = {
+        "run": run,
+        "pairs": shown,
+        "page": Paginator(shown.rows, PAIRS_PER_PAGE).get_page(request.GET.get("page")),
+        "form": form,
+        "refused": refused,
+        "page_title": f"Pairs of {run.name}",
+        "nav": "runs",
+    }
+    template = "loop/_pairs.html" if request.htmx else "loop/pairs.html"
+    failed = refused or form.errors
+    return render(request, template, context, status=422 if failed else 200)
+
+
+def _pairs_act(request: Request, run: Run, form: SendPairsForm) -> str:
+    """What was done, in words; nothing where the form is to be looked at."""
+    if request.POST.get("action") == "take_back":
+        n = services.fresh_pairs_take_back(run=run, by=request.user)
+        return f"{n:,} pairs were taken back." if n else "No pair of this run was in the queue."
+    if not form.is_valid():
+        return ""
+    found = services.fresh_pairs_queue(run=run, by=request.user, **form.cleaned_data)
+    left_out = f"; {found.refused:,} could not be compared" if found.refused else ""
+    if not found.queued:
+        return f"No new pair was queued{left_out}."
+    return f"{found.queued:,} pairs are in the label queue{left_out}."

@@ -1,6 +1,7 @@
 """A round's datasets from the crowd whose votes are known by construction."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -72,11 +73,21 @@ def pair(prompt: str, a: str, b: str, checkpoint: str = "checkpoint1") -> dict:
 
 
 def generation_make(
-    project: Project, pairs: list[dict], *, prompts: Snapshot | None = None, attempt: int = 1
+    project: Project,
+    pairs: list[dict],
+    *,
+    prompts: Snapshot | None = None,
+    attempt: int = 1,
+    **config: Any,
 ) -> Run:
     """A generation that has written its pairs and is still running."""
     run = Run.objects.create(
-        project=project, name="fresh", kind="generate", state="running", attempt=attempt
+        project=project,
+        name="fresh",
+        kind="generate",
+        state="running",
+        attempt=attempt,
+        config=config,
     )
     if prompts is not None:
         RunInput.objects.create(run=run, role="prompts", snapshot=prompts)

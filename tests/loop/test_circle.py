@@ -56,7 +56,10 @@ def test_a_round_is_a_chain_of_runs_that_wait_for_each_other(
         "generate",
     }
     assert "nobody could approve" in runs["ppo"].override_reason
-    assert all(run.config == {"preset": "demo"} and run.seed == 3 for run in runs.values())
+    people = {"to_people": True, "queue_priority": 1.0}
+    for stage, run in runs.items():
+        assert run.seed == 3
+        assert run.config == {"preset": "demo"} | (people if stage == "generate" else {})
 
 
 def test_starting_the_same_round_again_adds_no_run(project: Project, data: CircleData) -> None:

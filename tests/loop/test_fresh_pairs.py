@@ -1,16 +1,22 @@
 """What a policy wrote comes back into the label queue."""
 
 import pytest
+from django.test import Client
+from django.urls import reverse
 
 from apps.accounts.models import AuditEvent, Project, User
+from apps.accounts.services import token_create
 from apps.common.errors import DomainError
 from apps.labeling.models import Comparison, Response
 from apps.labeling.services import slot_lease_next
 from apps.loop import selectors, services, tasks
 from apps.snapshots.models import Snapshot
 from apps.training.models import Artifact, Run
+from apps.training.services import run_launch
+from tests.labeling.pairs import vote
 from tests.loop.conftest import generated_add, generation_make, pair
 from workers.artifacts import ArtifactError
+from workers.config import recipe_presets
 
 pytestmark = pytest.mark.django_db
 
@@ -30,7 +36,7 @@ def finish(run: Run) -> None:
 def test_the_pairs_are_queued_once_when_the_run_finishes(
     project: Project, prompts: Snapshot, django_capture_on_commit_callbacks
 ) -> None:
-    run = generation_make(project, PAIRS, prompts=prompts)
+    run = generation_make(project, PAIRS, prompts=prompts, to_people=True)
     assert not Comparison.objects.exists()
     with django_capture_on_commit_callbacks(execute=True):
         finish(run)
@@ -83,7 +89,7 @@ def test_pairs_of_a_superseded_attempt_stay_out(project: Project) -> None:
 
 
 def test_what_was_cut_off_is_queued_by_the_schedule(project: Project) -> None:
-    run = generation_make(project, PAIRS)
+    run = generation_make(project, PAIRS, to_people=True)
     finish(run)  # and the process dies before its commit hook
     assert selectors.runs_awaiting_queueing() == {run.pk}
     assert tasks.queue_fresh_pairs() == 1
@@ -92,7 +98,7 @@ def test_what_was_cut_off_is_queued_by_the_schedule(project: Project) -> None:
 
 
 def test_a_changed_file_is_refused_said_once_and_not_tried_for_ever(project: Project) -> None:
-    run = generation_make(project, PAIRS)
+    run = generation_make(project, PAIRS, to_people=True)
     Artifact.objects.update(sha256="1" * 64)
     finish(run)
     with pytest.raises(ArtifactError):
@@ -111,3 +117,89 @@ def test_a_line_of_another_form_is_named(project: Project) -> None:
         services.fresh_pairs_queue(run=run)
     assert refused.value.row == 2
     assert not Comparison.objects.exists()
+
+
+def test_without_being_asked_for_no_pair_goes_to_people(
+    project: Project, prompts: Snapshot, django_capture_on_commit_callbacks
+) -> None:
+    run = generation_make(project, PAIRS, prompts=prompts)
+    with django_capture_on_commit_callbacks(execute=True):
+        finish(run)
+    assert tasks.queue_fresh_pairs() == 0
+    assert not Comparison.objects.exists()
+
+
+def test_no_preset_sends_pairs_to_people() -> None:
+    for name, preset in recipe_presets("generate").items():
+        assert not preset.get("to_people"), name
+
+
+def test_pairs_are_sent_from_the_runs_page_and_taken_back_until_somebody_votes(
+    project: Project, prompts: Snapshot, emil: User, ana: User, client: Client
+) -> None:
+    run = generation_make(project, PAIRS, prompts=prompts, votes_each=2)
+    finish(run)
+    client.force_login(emil)
+    page = reverse("loop:pairs", args=[project.slug, run.pk])
+    shown = client.get(page).content.decode()
+    assert "It is late." in shown
+    assert "up to 4 votes" in shown
+    refused = client.post(page, {"action": "send", "votes": 99, "priority": 0})
+    assert refused.status_code == 422
+    assert not Comparison.objects.exists()
+    client.post(page, {"action": "send", "votes": 3, "priority": 2})
+    assert set(Comparison.objects.values_list("overlap", "priority", "batch")) == {
+        (3, 2.0, f"run {run.pk}")
+    }
+    assert "0 of 6 votes cast" in client.get(page).content.decode()
+    slot_lease_next(project=project, annotator=ana)  # in somebody's hands, not yet answered
+    client.post(page, {"action": "take_back"})
+    assert not Comparison.objects.exists()
+    assert not Response.objects.exists()
+    client.post(page, {"action": "send", "votes": 3, "priority": 0})
+    vote(project, ana)
+    kept = client.post(page, {"action": "take_back"})
+    assert kept.status_code == 422
+    assert "1 votes were added since" in kept.content.decode()
+    assert Comparison.objects.count() == 2
+    assert [*AuditEvent.objects.filter(subject=run.pk).values_list("action", flat=True)] == [
+        "pairs.queued",
+        "pairs.taken_back",
+        "pairs.queued",
+    ]
+
+
+def test_more_votes_than_the_project_allows_are_refused_at_launch(
+    project: Project, prompts: Snapshot
+) -> None:
+    with pytest.raises(DomainError, match="at most 5") as refused:
+        run_launch(
+            project=project,
+            kind="generate",
+            name="Too many",
+            config={"to_people": True, "votes_each": 6},
+            inputs={"prompts": prompts},
+        )
+    assert refused.value.field == "config.votes_each"
+    assert not Run.objects.exists()
+
+
+def test_pairs_by_the_api(
+    project: Project, prompts: Snapshot, emil: User, ana: User, client: Client
+) -> None:
+    run = generation_make(project, PAIRS, prompts=prompts)
+    finish(run)
+    path = f"/api/v1/projects/{project.slug}/runs/{run.pk}/pairs"
+
+    def by(user: User) -> dict[str, str]:
+        scopes = ["read", "train"] if user == emil else ["read"]
+        return {
+            "authorization": f"Bearer {token_create(user=user, name='t', scopes=scopes, days=1)[1]}"
+        }
+
+    found = client.get(path, headers=by(emil)).json()
+    assert found.get("written") == 2, found
+    assert client.get(path, headers=by(ana)).status_code == 403
+    sent = client.post(path, {"votes": 2}, "application/json", headers=by(emil)).json()
+    assert (sent["queued"], sent["asked"], sent["voted"]) == (2, 4, 0)
+    assert client.delete(path, headers=by(emil)).json()["queued"] == 0

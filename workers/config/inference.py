@@ -78,6 +78,29 @@ class GenerateSettings(AnsweringSettings):
         "For revision: one is drawn for each prompt, to criticise and rewrite the answer by.",
         section=Section.ROLLOUTS,
     )
+    to_people: bool = option(
+        False,
+        "Put the pairs into the label queue when the run has finished. Without it they are shown "
+        "on the run's page, from where they can still be sent.",
+        section=Section.PEOPLE,
+        main=True,
+    )
+    votes_each: int | None = option(
+        None,
+        "Votes that each pair sent to people asks for. Empty: as many as the project asks for.",
+        unit="votes",
+        minimum=1,
+        section=Section.PEOPLE,
+        main=True,
+    )
+    queue_priority: float = option(
+        0.0,
+        "Over 0: people meet these pairs before all others. 0: in line with them.",
+        minimum=0.0,
+        maximum=1000.0,
+        section=Section.PEOPLE,
+        main=True,
+    )
     filter: Mapping[str, Any] = option(
         {},
         "Rules, a verifier, a service or a sum of them, written as a reward: pairs with an answer "

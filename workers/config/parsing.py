@@ -29,6 +29,7 @@ class Section(StrEnum):
     MODEL = "Model"
     DATA = "Data"
     ROLLOUTS = "Rollouts"
+    PEOPLE = "People"
     ACTORS = "Actors beyond this process"
     REWARD = "Reward"
     REFERENCE = "Divergence from the reference"

@@ -97,13 +97,16 @@ def field(bound: Any, help_text: str = "") -> dict[str, Any]:
 
 
 @register.inclusion_tag("frame/_pagination.html", takes_context=True)
-def pagination(context: Any, page: Any, noun: str = "rows", name: str = "page") -> dict[str, Any]:
-    """Previous and next of a Paginator page, keeping the query string; `name` is its parameter."""
+def pagination(
+    context: Any, page: Any, noun: str = "rows", name: str = "page", at: str = ""
+) -> dict[str, Any]:
+    """Previous and next of a Paginator page, keeping the query string; `name` is its parameter,
+    `at` the address where the list is a page of its own."""
 
     def address(number: int) -> str:
         query = context["request"].GET.copy()
         query[name] = number
-        return f"?{query.urlencode()}"
+        return f"{at}?{query.urlencode()}"
 
     return {
         "page": page,

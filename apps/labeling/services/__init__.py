@@ -90,7 +90,7 @@ from apps.labeling.services.review import (
     comparisons_send_again,
     rounds_of,
 )
-from apps.labeling.services.undoing import import_job_undo
+from apps.labeling.services.undoing import batch_take_back, import_job_undo
 from apps.labeling.services.votes import vote_cast, vote_revise, vote_withdraw
 
 __all__ = [
@@ -127,6 +127,7 @@ __all__ = [
     "attempt_answer",
     "attempt_grant",
     "attempt_start",
+    "batch_take_back",
     "bulk_allowed",
     "bulk_look",
     "bulk_selected",

@@ -1,4 +1,4 @@
-"""Taking an import back: all it brought, or nothing.
+"""Taking an import, or what else came as one batch, back: all it brought, or nothing.
 
 A small one goes within the request, a large one by a worker (`importing.import_job_run`). From the
 request on nobody is handed a pair of it (`models.CLOSED_IDS`). Then one transaction locks its
@@ -13,7 +13,7 @@ from django.db import IntegrityError, connection, transaction
 from django.db.backends.utils import CursorWrapper
 from django.utils import timezone
 
-from apps.accounts.models import User
+from apps.accounts.models import Project, User
 from apps.accounts.services import audit_record
 from apps.common.errors import Conflict
 from apps.common.transactions import columns_named
@@ -93,15 +93,38 @@ def _undone(job: ImportJob) -> bool:
     )
 
 
+def batch_take_back(*, project: Project, batch: str) -> int:
+    """Delete the comparisons of a batch that no file import brought; how many there were. Errors:
+    `Conflict` as of `import_job_undo`, and then all of them stay."""
+    with transaction.atomic():
+        return _batch_delete(project.pk, batch, 0, None)["comparisons"]
+
+
 def _take_back(job: ImportJob, progress: Progress | None) -> None:
-    values: dict[str, Any] = {"project": job.project_id, "batch": batch_of(job)}
+    votes = job.result.get("votes", {})
+    own = votes.get("n_created", 0) + votes.get("n_unchanged", 0)
+    gone = _batch_delete(job.project_id, batch_of(job), own, progress)
+    audit_record(
+        action="import.undone",
+        actor=job.undo_by,
+        project=job.project,
+        subject=job.pk,
+        details={"file": job.file_name} | gone,
+    )
+
+
+def _batch_delete(
+    project: str, batch: str, own_votes: int, progress: Progress | None
+) -> dict[str, int]:
+    """{what: rows deleted}. `own_votes`: imported votes that came with the batch."""
+    values: dict[str, Any] = {"project": project, "batch": batch}
     # As for an import: its row keeps another import from using a prompt that goes.
-    list(LabelingSettings.objects.select_for_update(no_key=True).filter(project=job.project_id))
+    list(LabelingSettings.objects.select_for_update(no_key=True).filter(project=project))
     with connection.cursor() as cursor:
         # Waits for votes that are being cast; who comes later finds no slot.
         cursor.execute(_LOCK, values)
         rows = columns_named(cursor)
-        _votes_check(cursor, job, list(rows["id"]))
+        _votes_check(cursor, own_votes, list(rows["id"]))
         try:
             with transaction.atomic():
                 gone = _delete(cursor, values, rows, progress)
@@ -112,18 +135,10 @@ def _take_back(job: ImportJob, progress: Progress | None) -> None:
                 "can no longer be undone; comparisons can be dropped one by one.",
                 code="import_used",
             ) from None
-    audit_record(
-        action="import.undone",
-        actor=job.undo_by,
-        project=job.project,
-        subject=job.pk,
-        details={"file": job.file_name} | gone,
-    )
+    return gone
 
 
-def _votes_check(cursor: CursorWrapper, job: ImportJob, ids: list[int]) -> None:
-    votes = job.result.get("votes", {})
-    own = votes.get("n_created", 0) + votes.get("n_unchanged", 0)
+def _votes_check(cursor: CursorWrapper, own: int, ids: list[int]) -> None:
     cursor.execute(_VOTES, {"ids": ids})
     by_people, imported = cursor.fetchone()
     if by_people or imported > own:

@@ -16,6 +16,7 @@ from apps.accounts.models import Project
 from apps.common.errors import DomainError
 from apps.common.json_limits import json_check
 from apps.common.playbook import advice
+from apps.labeling.selectors import settings_get
 from apps.training.forms.needs import NeedsForm
 from apps.training.models import Run, RunInput
 from apps.training.selectors import pages
@@ -40,6 +41,7 @@ SECTION_HELP = {
     Section.MODEL: "What is trained (all weights or adapters) and in which precision.",
     Section.DATA: "Which rows are used, and how rows that are too long are handled.",
     Section.ROLLOUTS: "How the answers for each step are sampled.",
+    Section.PEOPLE: "Whether people compare the pairs, and what that asks of them.",
     Section.ACTORS: "Answers and scores by Ray actors (docs/ray.md); all 0 needs no Ray.",
     Section.REWARD: "Where scores come from and how they are processed.",
     Section.REFERENCE: "KL penalty against the reference model.",
@@ -152,6 +154,11 @@ class RunForm(NeedsForm):
             field.initial = _shown(option, start.pop(option.name, option.default))
             field.hide_optional = not option.optional  # blank means the default
             self.fields[f"c_{option.name}"] = field
+        if "votes_each" in self.options:
+            votes = settings_get(project=project).overlap
+            self.fields[
+                "c_votes_each"
+            ].help_text += f" Here that is {votes}: 100 pairs ask people for {100 * votes} votes."
         if start:  # what this version's recipe does not know is not dropped silently
             self.fields["pasted"].initial = json.dumps(start, indent=2, ensure_ascii=False)
         self._group()

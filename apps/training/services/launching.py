@@ -11,6 +11,7 @@ from apps.accounts.models import Project, User
 from apps.accounts.services import audit_record
 from apps.common.errors import DomainError, Unprocessable
 from apps.common.json_limits import json_check, storable
+from apps.labeling.selectors import settings_get
 from apps.snapshots.models import Snapshot
 from apps.training.models import Artifact, Checkpoint, Run, RunAttempt, RunInput
 from apps.training.services.attempts import run_dispatch
@@ -25,7 +26,7 @@ from apps.training.services.kinds import (
 )
 from apps.training.services.layouts import launcher_of, needs_check, needs_of
 from apps.training.services.points import context_check
-from workers.config import SettingsError, settings_for
+from workers.config import SettingsError, recipe_config, settings_for
 from workers.config.inference import refused_option
 from workers.contract.code_version import code_version
 from workers.contract.jobs import NOT_ALLOWED, ONE, may_be_named
@@ -83,6 +84,8 @@ def run_launch(
             code="bad_reason",
             field="override_reason",
         )
+    if kind == Run.Kind.GENERATE:
+        _check_votes(project, recipe_config(kind, config).get("votes_each"))
     inputs_check(project_id=project.pk, kind=kind, config=config, inputs=inputs)
     judge_check(project_id=project.pk, kind=kind, inputs=inputs)
     if about is not None and about.project_id != project.pk:
@@ -190,6 +193,16 @@ def _store(run: Run, inputs: Mapping[str, Input]) -> Run:
     )
     run_dispatch(run=run, cause=RunAttempt.Cause.LAUNCH)
     return run
+
+
+def _check_votes(project: Project, votes: int | None) -> None:
+    most = settings_get(project=project).max_overlap
+    if votes is not None and votes > most:
+        raise Unprocessable(
+            f"votes_each: must be at most {most}, the most votes that a comparison may get here",
+            code="bad_config",
+            field="config.votes_each",
+        )
 
 
 def _check_plain(

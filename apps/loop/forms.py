@@ -1,0 +1,27 @@
+"""What is asked before a run's pairs go to people."""
+
+from typing import Any
+
+from django import forms
+
+from apps.loop.services import HIGHEST_PRIORITY
+
+
+class SendPairsForm(forms.Form):
+    """`votes` starts at what the run or the project asks for."""
+
+    votes = forms.IntegerField(label="Votes for each pair", min_value=1)
+    priority = forms.FloatField(
+        label="Priority",
+        min_value=0,
+        max_value=HIGHEST_PRIORITY,
+        help_text="Over 0: people meet these pairs before all others. 0: in line with them.",
+        widget=forms.NumberInput({"step": "any"}),
+    )
+
+    def __init__(self, *args: Any, most: int, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        votes = self.fields["votes"]
+        votes.max_value = most
+        votes.widget.attrs["max"] = most
+        votes.help_text = f"At most {most} in this project."
