@@ -20,6 +20,7 @@ from pathlib import Path
 
 from apps.common import environment as env
 from apps.common.embedded import shared_descriptors
+from workers.machine import gpus
 
 STOP_SECONDS = 25.0  # a trainer writes a checkpoint first
 _LONGEST_PAUSE = 30.0
@@ -67,6 +68,7 @@ def programs(*, port: int, var: Path, log_level: str) -> list[Program]:
     # Several processes of threads that spin for each other slow a small machine many times over.
     few = {} if os.environ.get("OMP_NUM_THREADS") else {"OMP_NUM_THREADS": "1"}
     (var / "beat").mkdir(parents=True, exist_ok=True)
+    classes = "gpu,cpu" if gpus() else "cpu"  # what waits for a GPU is not run without one
     others = [
         Program(
             "events", worker("config.celery", "events", "events,default"), few, stops_last=True
@@ -74,7 +76,7 @@ def programs(*, port: int, var: Path, log_level: str) -> list[Program]:
         # Of their own, so that a long import or a large fit holds up neither events nor sweeps.
         Program("imports", worker("config.celery", "imports", "imports,statistics"), few),
         Program("scheduler", celery("config.celery", "beat", "-s", str(var / "beat" / "schedule"))),
-        Program("train", worker("workers.celery", "train", "gpu,cpu")),
+        Program("train", worker("workers.celery", "train", classes)),
         Program("short", worker("workers.celery", "short", "short")),
         # No Celery: a task could not put requests of several callers into one batch.
         Program("scorer", (python, "-m", "workers.scoring"), {"LOG_LEVEL": log_level}),

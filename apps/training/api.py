@@ -161,6 +161,10 @@ class SeriesOut(Schema):
 
 class MetricsOut(Schema):
     series: dict[str, SeriesOut]
+    cursor: str = Field(description="send it with the next call")
+    discard_after: int | None = Field(
+        description="the run went back: drop what you have beyond this step; null where it did not"
+    )
 
 
 class SampleOut(Schema):
@@ -257,7 +261,7 @@ def run_events(
     limit: int = Query(500, ge=1, le=2000),
 ) -> EventPage:
     """Every event in the order it was recorded, of all attempts; poll with the cursor. Points of
-    metrics are not among them: read those from `metrics`, new ones with `from_step`."""
+    metrics are not among them: read those from `metrics`, which has a cursor of its own."""
     run = run_of(request, slug, run_id)
     events, after = selectors.run_events_after(run=run, cursor=cursor, limit=limit)
     rows = [
@@ -278,18 +282,27 @@ def run_metrics(
     points: int = Query(2000, ge=4, le=100_000, description="at most so many of each curve"),
     from_step: int | None = Query(None, ge=0, lt=2**63, description="the first step to show"),
     to_step: int | None = Query(None, ge=0, lt=2**63, description="the last step to show"),
+    cursor: str = Query("", max_length=40, description="only what was recorded since"),
 ) -> MetricsOut:
-    """Of a cut and resumed run each step counts once. Thinning keeps least and greatest values."""
+    """Of a cut and resumed run each step counts once. Thinning keeps least and greatest values.
+    With a cursor some points may come again: the later one at a step counts."""
     run = run_of(request, slug, run_id)
     wanted = [name.strip() for name in names.split(",") if name.strip()] or None
-    series = selectors.metric_series(
-        run=run, names=wanted, max_points=points, from_step=from_step, to_step=to_step
+    found = selectors.metric_news(
+        run=run,
+        cursor=cursor,
+        names=wanted,
+        max_points=points,
+        from_step=from_step,
+        to_step=to_step,
     )
     return MetricsOut(
         series={
             name: SeriesOut(steps=[s for s, _ in rows], values=[v for _, v in rows])
-            for name, rows in series.items()
-        }
+            for name, rows in found.series.items()
+        },
+        cursor=found.cursor,
+        discard_after=found.discard_after,
     )
 
 

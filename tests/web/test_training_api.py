@@ -10,9 +10,10 @@ from django.utils import timezone
 from apps.accounts.models import Project, User
 from apps.accounts.services import token_create
 from apps.training import services
-from apps.training.models import Run, RunQuota, Sample
+from apps.training.models import Run, RunAttempt, RunQuota, Sample
 from apps.training.screens.fleet import differences, gpu_words
 from apps.training.selectors import queueing as fleet_reading
+from apps.training.services.points import blocks_merge, metrics_store
 from tests.web.test_run_form import fields_of
 from tests.web.world import event_add, metrics_add, run_make
 from workers.contract.code_version import code_version
@@ -101,6 +102,37 @@ def test_events_are_read_on_with_a_cursor(project, call):
     assert [event["seq"] for event in rest["events"]] == [2]
     assert call("get", f"/{run.pk}/events", cursor=rest["cursor"]).json()["events"] == []
     assert [line["text"] for line in call("get", f"/{run.pk}/log").json()] == ["one", "two"]
+
+
+def test_polling_with_the_cursor_loses_no_late_evaluation_and_says_where_a_run_went_back(
+    project, call
+):
+    run = run_make(project, state="running")
+    assert call("get", f"/{run.pk}/metrics").json() == {
+        "series": {},
+        "cursor": "",
+        "discard_after": None,
+    }
+    metrics_add(run, 1, [1, 2, 3, 4], loss=[4.0, 3.0, 2.0, 1.0])
+    first = call("get", f"/{run.pk}/metrics").json()
+    assert call("get", f"/{run.pk}/metrics", cursor=first["cursor"]).json()["series"] == {}
+    metrics_add(run, 2, [2], eval__loss=[3.5])  # of a step that is behind already
+    second = call("get", f"/{run.pk}/metrics", cursor=first["cursor"]).json()
+    assert second["series"] == {"eval/loss": {"steps": [2], "values": [3.5]}}
+    metrics_add(run, 3, [5], loss=[0.5])
+    assert blocks_merge(run_id=run.pk, attempt=1, least=2)
+    third = call("get", f"/{run.pk}/metrics", cursor=second["cursor"]).json()
+    assert third["series"]["loss"]["steps"][-1] == 5
+    RunAttempt.objects.create(run=run, number=2, resumed_from_step=2, cause="resume")
+    back = call("get", f"/{run.pk}/metrics", cursor=third["cursor"]).json()
+    assert (back["series"], back["discard_after"]) == ({}, 2)
+    metrics_store(run=run, attempt=2, series={"loss": [(3, 2.5)]})
+    new = call("get", f"/{run.pk}/metrics", cursor=third["cursor"]).json()
+    assert new["series"] == {"loss": {"steps": [3], "values": [2.5]}}
+    after = call("get", f"/{run.pk}/metrics", cursor=new["cursor"]).json()
+    assert (after["series"], after["discard_after"]) == ({}, None)
+    refused = call("get", f"/{run.pk}/metrics", cursor="yesterday")
+    assert (refused.status_code, refused.json()["field"]) == (400, "cursor")
 
 
 def test_metrics_are_named_and_what_is_no_number_is_a_word(project, call):

@@ -7,6 +7,7 @@ count a part of two rows as much as one of thirty.
 """
 
 import contextlib
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -19,6 +20,8 @@ from workers.models.forward import LOGITS_CHUNK
 from workers.rollouts.answer_tokens import AnswerTokens, Batch, answer_tokens, with_output_layer
 from workers.trainers.guarded_trainer import moved
 from workers.trainers.trainer_bridge import OverTRL, alone
+
+NO_MARGIN = 1e-4  # of the implicit reward: what rounding makes of none
 
 
 class PartedTRL(OverTRL):
@@ -84,6 +87,10 @@ class PartedTRL(OverTRL):
         for name, (total, weight) in zip(taken, joined, strict=True):
             logs[name if mode == "train" else f"eval_{name}"] = total / weight
         self.weighted[mode].clear()
+        # A policy that still is its reference prefers neither answer: that is no accuracy of 0,
+        # from which a curve could rise.
+        if abs(logs.get("eval_rewards/margins", math.inf)) < NO_MARGIN:
+            logs.pop("eval_rewards/accuracies", None)
         super().log(logs, *args, **kwargs)
 
     @torch.no_grad()

@@ -3,6 +3,7 @@
 from apps.training.selectors.metrics import (
     metric_columns,
     metric_latest,
+    metric_news,
     metric_series,
     thin,
     thin_column,
@@ -39,6 +40,7 @@ __all__ = [
     "log_tail",
     "metric_columns",
     "metric_latest",
+    "metric_news",
     "metric_series",
     "parked_count",
     "run_events_after",

@@ -7,7 +7,9 @@ from math import inf, isfinite
 from typing import Any
 
 import numpy as np
+from django.db.models import Q
 
+from apps.common.errors import DomainError
 from apps.training.metric_blocks import Column, Head, Point, Value, decode, joined
 from apps.training.models import MetricBlock, Run, RunEvent
 from apps.training.selectors.runs import attempt_ends
@@ -17,6 +19,7 @@ __all__ = [
     "Value",
     "metric_columns",
     "metric_latest",
+    "metric_news",
     "metric_series",
     "thin",
     "thin_column",
@@ -56,6 +59,61 @@ def metric_columns(
     to_step: int | None = None,
 ) -> dict[str, Column]:
     """`metric_series` in full, as arrays: steps ascending, each once. By name."""
+    return _read(run, names, prefix, from_step, to_step, None)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What was recorded since a cursor: `series` as of `metric_series`. Some of its points may be
+    known already; of two at one step the later counts. `discard_after`: the run went back to this
+    step, and what was recorded beyond it before counts no more."""
+
+    series: dict[str, list[Point]]
+    cursor: str
+    discard_after: int | None
+
+
+def metric_news(
+    *,
+    run: Run,
+    cursor: str = "",
+    names: Iterable[str] | None = None,
+    max_points: int = 2000,
+    from_step: int | None = None,
+    to_step: int | None = None,
+) -> News:
+    """All metrics, or `names`, since `cursor`, which an earlier answer gave; empty for all there
+    is. Raises `DomainError` for a cursor that is none."""
+    after = _cursor(cursor)
+    columns, newest = _read(run, names, None, from_step, to_step, after)
+    back = attempt_ends(run).get(after[0], inf) if after else inf
+    return News(
+        {name: thin_column(one, max_points).points() for name, one in columns.items()},
+        "-".join(map(str, newest)) if newest else "",
+        None if back == inf else int(back),
+    )
+
+
+def _cursor(text: str) -> tuple[int, int] | None:
+    if not text:
+        return None
+    parts = text.split("-")
+    if len(parts) != 2 or not all(part.isdecimal() and len(part) < 18 for part in parts):
+        raise DomainError(
+            "Send the cursor of an earlier answer as it was.", code="bad_cursor", field="cursor"
+        )
+    return int(parts[0]), int(parts[1])
+
+
+def _read(
+    run: Run,
+    names: Iterable[str] | None,
+    prefix: str | None,
+    from_step: int | None,
+    to_step: int | None,
+    after: tuple[int, int] | None,
+) -> tuple[dict[str, Column], tuple[int, int] | None]:
+    """(columns, (attempt, event) of the newest point read), of what came after the like."""
     wanted = None if names is None else set(names)
     ends = attempt_ends(run)
     low = -inf if from_step is None else from_step
@@ -65,9 +123,14 @@ def metric_columns(
         blocks = blocks.filter(last_step__gte=from_step)
     if to_step is not None:
         blocks = blocks.filter(first_step__lte=to_step)
+    if after is not None:
+        here = Q(attempt=after[0], last_seq__gt=after[1])
+        blocks = blocks.filter(here | Q(attempt__gt=after[0]))
     found: dict[str, list[Column]] = {}
-    fields = ("attempt", "first_step", "last_step", "head", "body")
-    for attempt, first, last, head, body in blocks.values_list(*fields):
+    newest = after
+    fields = ("attempt", "last_seq", "first_step", "last_step", "head", "body")
+    for attempt, seq, first, last, head, body in blocks.values_list(*fields):
+        newest = max(newest or (0, 0), (attempt, seq))
         end = min(high, ends.get(attempt, inf))
         if first > end:
             continue
@@ -78,7 +141,7 @@ def metric_columns(
             if len(kept):
                 found.setdefault(name, []).append(kept)
     tidy = _Tidy()
-    return {name: tidy(joined(parts)) for name, parts in sorted(found.items())}
+    return {name: tidy(joined(parts)) for name, parts in sorted(found.items())}, newest
 
 
 def _asked(head: bytes, wanted: set[str] | None, prefix: str | None) -> list[str] | None:

@@ -142,6 +142,7 @@ def test_dpo_with_adapters_goes_on_bit_for_bit_and_leaves_a_model_anyone_can_loa
     check_joined(whole, first, second)
     assert second.summary["reference_sha256"] == whole.summary["reference_sha256"]
     assert abs(whole.curve("eval/rewards/margins")[0]) < 1e-6
+    assert 0 not in whole.curve("eval/rewards/accuracies")  # it prefers neither answer yet
     assert whole.curve("eval/rewards/margins")[8] > 0.1
     assert abs(whole.curve("objective/kl")[0]) < 1e-6
     folder = checkpoint(workshop, whole)
