@@ -155,7 +155,7 @@ class AdaptedSettings(TrainingSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class SFTSettings(AdaptedSettings):
-    """Supervised fine-tuning on demonstrations; the loss is on the answer only."""
+    """Supervised fine-tuning on demonstrations; the loss is on the assistant's answers only."""
 
     base_model: str | None = option(
         None,
@@ -175,6 +175,13 @@ class SFTSettings(AdaptedSettings):
         "which unlearns less of what a pretrained model knows and learns little from scratch.",
         choices=("nll", "dft"),
         section=Section.REFERENCE,
+    )
+    train_on: str = option(
+        "all",
+        "Which answers of a conversation are learnt: all of the assistant's, or the last alone.",
+        choices=("all", "last"),
+        section=Section.DATA,
+        main=True,
     )
     overlong: str = option(
         "drop",

@@ -4,6 +4,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -37,16 +38,18 @@ ENCODER_TEMPLATE = (
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """Token ids of one conversation; the response begins at `prompt_length`."""
+    """Token ids of one conversation; the response begins at `prompt_length`. `others`: of a
+    conversation of several answers, from where to where somebody else speaks after the first."""
 
     ids: list[int]
     prompt_length: int
     truncated: bool = False
     cut: int = 0  # tokens of the whole that are not among the ids
+    others: tuple[tuple[int, int], ...] = ()
 
     @property
     def response_length(self) -> int:
-        return len(self.ids) - self.prompt_length
+        return len(self.ids) - self.prompt_length - sum(b - a for a, b in self.others)
 
 
 def encode_prompt(tokenizer: PreTrainedTokenizerBase, prompt: Messages) -> list[int]:
@@ -71,6 +74,34 @@ def encode_pair(
     border = _common_prefix(prompt_ids, whole)
     cut = max(0, len(whole) - max_length)
     return Encoded(whole[:max_length], min(border, max_length), cut > 0, cut)
+
+
+MERGED = 2  # tokens at a border that the next message may change
+
+
+def encode_turns(
+    tokenizer: PreTrainedTokenizerBase, prompt: Messages, response: str, *, max_length: int
+) -> tuple[Encoded, int]:
+    """As `encode_pair`, with the earlier answers of the assistant in `prompt` among what is learnt;
+    and how many of them are not, because the template shows an earlier answer otherwise than the
+    last one (without its reasoning, for example): a model never writes what is shown there."""
+    last = encode_pair(tokenizer, prompt, response, max_length=10**9)
+    starts = [i for i, message in enumerate(prompt) if message["role"] == "assistant"]
+    spans, left_out = [], 0
+    for i in starts:
+        before = _template(tokenizer, prompt[:i], add_generation_prompt=True) if i else []
+        through = _template(tokenizer, prompt[: i + 1])
+        start, end = _common_prefix(before, last.ids), _common_prefix(through, last.ids)
+        if i and start >= len(before) - MERGED and end >= max(start + 1, len(through) - MERGED):
+            spans.append((start, end))
+        else:
+            left_out += 1
+    spans.append((last.prompt_length, len(last.ids)))
+    others = tuple((a[1], b[0]) for a, b in pairwise(spans))
+    cut = max(0, len(last.ids) - max_length)
+    inside = tuple((a, min(b, max_length)) for a, b in others if a < max_length)
+    first = min(spans[0][0], max_length)
+    return Encoded(last.ids[:max_length], first, cut > 0, cut, inside), left_out
 
 
 class PairEncoder:

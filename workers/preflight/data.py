@@ -2,17 +2,19 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from transformers import PreTrainedTokenizerBase
 
+from measures.blocks import Table
 from measures.duplicates import near_matches, normalise
 from measures.splits import overlap_containment
 from workers.assess.scores import held_out_split
 from workers.context import RunContext
 from workers.contract.events import RecipeError
+from workers.data.batches import Encoded
 from workers.data.snapshot import (
     TRAIN,
     Demonstration,
@@ -22,11 +24,12 @@ from workers.data.snapshot import (
     read_demonstrations,
     read_preferences,
 )
-from workers.preflight.findings import BLOCK, OK, UNKNOWN, WARN, Fault, Finding
+from workers.preflight.findings import BLOCK, OK, UNKNOWN, WARN, Fault, Finding, plain_json
 
 MANY = 0.01  # share of rows worth a warning
 MOST_LOST = 0.5  # share of rows from which there is nothing left to train on
 LEFT_OUT = 0.1  # share of rows too long that is worth a warning
+SHOWN_CHARACTERS = 1_000  # of a part of a row
 UNFINISHED = 0.2  # share of answers that the length limit may cut
 
 
@@ -92,6 +95,46 @@ def _rows(noun: str, n: int, counts: dict[str, int]) -> Finding:
         message=" ".join(told),
         figures=figures,
         fault=Fault.DATA,
+    )
+
+
+def learnt_of(row: Encoded, tokenizer: PreTrainedTokenizerBase, changed: int) -> Finding:
+    """A row of SFT as the model reads it, part by part: what it learns and what it only reads.
+    `changed`: earlier answers of all rows that the template shows otherwise than the last one."""
+    ids, start = row.ids, row.prompt_length
+    pieces, at = [("read", ids[:start])], start
+    for begin, end in row.others:
+        pieces += [("learnt", ids[at:begin]), ("read", ids[begin:end])]
+        at = end
+    pieces.append(("learnt", ids[at:]))
+    ends = tokenizer.eos_token_id in row.ids[at:]
+    told = f"{row.response_length:,} of {len(ids):,} tokens of this row are learnt."
+    if changed:
+        told += (
+            f" {changed:,} earlier answers of all rows are only read: the template shows them "
+            "otherwise than the model writes them."
+        )
+    return Finding(
+        level=OK,
+        check="template",
+        message=told,
+        figures={"tokens": len(ids), "learnt": row.response_length, "end_token_learnt": ends},
+        evidence=(
+            plain_json(
+                asdict(
+                    Table(
+                        title="A training row, as the model reads it",
+                        columns=("Part", "Text"),
+                        formats=("text", "text"),
+                        rows=tuple(
+                            (name, str(tokenizer.decode(part))[:SHOWN_CHARACTERS])
+                            for name, part in pieces
+                            if part
+                        ),
+                    )
+                )
+            ),
+        ),
     )
 
 

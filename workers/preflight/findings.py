@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from workers.contract.events import Fault
+from workers.data.batches import Encoded
 from workers.data.snapshot import Demonstration, Messages, Preference
 from workers.rewards.source import RewardSource
 
@@ -33,6 +34,7 @@ TITLES = {
     "sft_overlap": "Prompts and demonstrations",
     "data": "Data",
     "lengths": "Lengths",
+    "template": "What is learnt of a row",
     "memory": "Memory",
 }
 
@@ -170,6 +172,8 @@ class Parts:
     prompt_ids: Sequence[Sequence[int]] = ()  # their token ids
     left_out: int = 0  # prompts or rows that were too long
     cut: int = 0  # rows that were cut to fit
+    example: Encoded | None = None  # a row of SFT, to be shown as the model reads it
+    changed_answers: int = 0  # earlier answers that the template shows otherwise than the last
     eval_prompts: Sequence[Messages] = ()
     reward: RewardSource | None = None
     critic: Critic | None = None

@@ -25,6 +25,7 @@ from workers.preflight.data import (
     demonstration_overlap,
     demonstration_rows,
     evaluation_overlap,
+    learnt_of,
     material_of,
     preference_rows,
     prompt_rows,
@@ -209,6 +210,8 @@ def _data(
         yield preference_rows(preferences) if preferences else demonstration_rows(demonstrations)
         noun = "pair" if preferences else "demonstration"
         yield _lengths(settings, noun, max(0, len(rows) - parts.left_out), parts)
+        if parts.example is not None:
+            yield learnt_of(parts.example, parts.tokenizer, parts.changed_answers)
         yield evaluation_overlap(
             [text_of(row.prompt) for row in rows], [text_of(p) for p in material.held_out]
         )

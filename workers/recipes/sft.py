@@ -18,7 +18,7 @@ from trl import SFTConfig
 from workers.config.training import SFTSettings
 from workers.context import RunContext
 from workers.contract.events import Alert, Fault, RecipeError
-from workers.data.batches import Encoded, encode_pair, truncated_share
+from workers.data.batches import Encoded, encode_pair, encode_turns, truncated_share
 from workers.data.snapshot import Demonstration, Messages, evaluation_splits, read_demonstrations
 from workers.layouts.shards import Shares
 from workers.models.loading import (
@@ -56,6 +56,7 @@ class Rows:
 
     encoded: list[Encoded]
     longer: float  # share longer than max_length, 0–1
+    changed: int  # earlier answers that the template shows otherwise, and nobody learns
 
 
 def run(context: RunContext) -> dict[str, Any]:
@@ -65,8 +66,8 @@ def run(context: RunContext) -> dict[str, Any]:
     training, held_out = _split(context, settings)
     tokenizer, body = _base(context, settings, training)
     max_length = min(settings.max_length, readable_length(body, tokenizer))
-    train_rows = _encode(tokenizer, training, max_length, settings.overlong)
-    eval_rows = _encode(tokenizer, held_out, max_length, settings.overlong)
+    train_rows = _encode(tokenizer, training, max_length, settings)
+    eval_rows = _encode(tokenizer, held_out, max_length, settings)
     check_batches(settings, len(train_rows.encoded))
 
     model = _adapted(body, settings)
@@ -74,7 +75,14 @@ def run(context: RunContext) -> dict[str, Any]:
     if context.spec.resume is None:
         left_out = len(training) - len(train_rows.encoded)
         cut = sum(row.truncated for row in train_rows.encoded)
-        parts = Parts(tokenizer=tokenizer, policy=body, left_out=left_out, cut=cut)
+        parts = Parts(
+            tokenizer=tokenizer,
+            policy=body,
+            left_out=left_out,
+            cut=cut,
+            example=most_turns(train_rows.encoded),
+            changed_answers=train_rows.changed,
+        )
         looked = context.look_before("sft", settings, parts).summary()
     if settings.preflight:
         return {"step": 0, "preflight": looked}
@@ -112,6 +120,11 @@ def run(context: RunContext) -> dict[str, Any]:
         "preflight": looked,
         "imitation": imitation.summary() if imitation else None,
     }
+
+
+def most_turns(rows: list[Encoded]) -> Encoded | None:
+    """The row to show: the first of those with most answers."""
+    return max(rows, key=lambda row: len(row.others), default=None)
 
 
 def sft_config(context: RunContext, settings: SFTSettings, max_length: int) -> SFTConfig:
@@ -246,15 +259,20 @@ def _encode(
     tokenizer: PreTrainedTokenizerBase,
     rows: list[Demonstration],
     max_length: int,
-    overlong: str,
+    settings: SFTSettings,
 ) -> Rows:
     """Token ids; a row without room for an answer is left out whatever `overlong` says."""
-    encoded = [
-        encode_pair(tokenizer, row.prompt, row.response, max_length=max_length) for row in rows
-    ]
+    encoded, changed = [], 0
+    for row in rows:
+        if settings.train_on == "last":
+            one = encode_pair(tokenizer, row.prompt, row.response, max_length=max_length)
+        else:
+            one, n = encode_turns(tokenizer, row.prompt, row.response, max_length=max_length)
+            changed += n
+        encoded.append(one)
     kept = [
         row
         for row in encoded
-        if row.response_length > 0 and (overlong == "truncate" or not row.truncated)
+        if row.response_length > 0 and (settings.overlong == "truncate" or not row.truncated)
     ]
-    return Rows(kept, truncated_share(encoded))
+    return Rows(kept, truncated_share(encoded), changed)

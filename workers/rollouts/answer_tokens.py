@@ -63,8 +63,10 @@ def batch_of(
         labels = torch.where(mask.bool(), ids, IGNORED)
         for label, i in zip(labels, group, strict=True):
             label[: answer_start(texts[i])] = IGNORED
+            for start, end in texts[i].others:
+                label[start:end] = IGNORED
         built.append((ids, mask, labels))
-        counts += [len(texts[i].ids) - answer_start(texts[i]) for i in group]
+        counts += [answer_length(texts[i]) for i in group]
     place = {i: row for row, i in enumerate(i for group in groups for i in group)}
     return Batch(built, torch.tensor(counts)), [place[i] for i in range(len(texts))]
 
@@ -72,6 +74,12 @@ def batch_of(
 def answer_start(text: Encoded) -> int:
     """Where the answer begins; the very first token of a text has nothing before it to tell it."""
     return max(1, text.prompt_length)
+
+
+def answer_length(text: Encoded) -> int:
+    """Tokens that are learnt."""
+    others = sum(end - start for start, end in text.others)
+    return len(text.ids) - answer_start(text) - others
 
 
 def with_output_layer(model: nn.Module) -> nn.Module:

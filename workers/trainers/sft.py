@@ -34,7 +34,7 @@ from workers.layouts.shards import ALONE, Shares
 from workers.models.loading import readable_length
 from workers.rollouts.answer_tokens import (
     Batch,
-    answer_start,
+    answer_length,
     batch_of,
 )
 from workers.rollouts.drawing import Answer, answer
@@ -47,11 +47,6 @@ from workers.trainers.trainer_bridge import BelowTRL
 #
 # Left to itself it projects prompts and padding on the vocabulary too (on processors), which costs
 # more than twice the time (docs/sft.md), and pads every row of a step to the longest.
-
-
-def answer_length(row: Encoded) -> int:
-    """Tokens that the loss is on."""
-    return len(row.ids) - answer_start(row)
 
 
 class StepCollator:

@@ -11,9 +11,11 @@ from tests.workers.recipes.language import END, assistant, user, word_tokenizer
 from workers.contract.events import RecipeError
 from workers.data.batches import (
     PLAIN_TEMPLATE,
+    Encoded,
     LengthGroupedSampler,
     encode_pair,
     encode_prompt,
+    encode_turns,
     padding_share,
     truncated_share,
 )
@@ -216,3 +218,36 @@ def test_a_template_that_refuses_a_role_is_named_and_quoted() -> None:
     assert (refused.value.kind, refused.value.fault) == ("bad_template", "configuration")
     for part in ("System role not supported", "system, user", tokenizer.chat_template[:40]):
         assert part in refused.value.message
+
+
+TALK = user("the cat") + assistant("runs") + user("a dog")
+
+
+def learnt(row: Encoded) -> list[int]:
+    others = {i for start, end in row.others for i in range(start, end)}
+    return [t for i, t in enumerate(row.ids) if i >= row.prompt_length and i not in others]
+
+
+def test_all_answers_of_a_conversation_are_learnt_with_their_ends_and_nothing_else() -> None:
+    tokenizer = word_tokenizer()
+    row, left_out = encode_turns(tokenizer, TALK, "sleeps", max_length=99)
+    assert tokenizer.decode(learnt(row)).split() == ["runs", END, "sleeps", END]
+    assert (row.response_length, left_out) == (4, 0)
+    assert row.ids == encode_pair(tokenizer, TALK, "sleeps", max_length=99).ids
+    cut, _ = encode_turns(tokenizer, TALK, "sleeps", max_length=len(row.ids) - 4)
+    assert tokenizer.decode(learnt(cut)).split() == ["runs", END]
+    assert cut.truncated
+
+
+def test_an_answer_that_the_template_shows_otherwise_later_is_not_learnt() -> None:
+    tokenizer = word_tokenizer()
+    tokenizer.chat_template = (
+        "{% for m in messages %}{{ '[' + m['role'] + '] ' }}"
+        "{% if m['role'] == 'assistant' and not loop.last %}{{ m['content'].split()[-1] }}"
+        "{% else %}{{ m['content'] }}{% endif %}{{ ' [end] ' }}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '[assistant] ' }}{% endif %}"
+    )
+    asked = user("the cat") + assistant("a big red small dog") + user("a dog")
+    row, left_out = encode_turns(tokenizer, asked, "sleeps", max_length=99)
+    assert tokenizer.decode(learnt(row)).split() == ["sleeps", END]
+    assert left_out == 1

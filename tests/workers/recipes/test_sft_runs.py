@@ -27,7 +27,7 @@ from tests.workers.recipes.test_dpo_runs import checkpoint
 from tests.workers.recipes.test_resume import check_joined, stop_and_resume
 from workers.config import settings_for
 from workers.contract.events import RecipeError
-from workers.data.batches import encode_pair
+from workers.data.batches import Encoded, encode_turns
 from workers.trainers.sft import DemonstrationTrainer, trait_words
 
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
@@ -67,14 +67,25 @@ def ours(folder: Path, rows: list[Any], **config: Any) -> DemonstrationTrainer:
     )
 
 
+def marks_of(row: Encoded) -> list[int]:
+    """1 for each token that is learnt."""
+    marks = [0] * row.prompt_length + [1] * (len(row.ids) - row.prompt_length)
+    for start, end in row.others:
+        marks[start:end] = [0] * (end - start)
+    return marks
+
+
 @trl_computes
 @pytest.mark.parametrize("kind", ["nll", "dft"])
+@pytest.mark.parametrize("turns", [1, 2])
 def test_loss_and_gradient_are_trls_on_the_same_rows_however_they_are_split(
-    kind: str, tmp_path: Path
+    kind: str, turns: int, tmp_path: Path
 ) -> None:
     tokenizer = word_tokenizer()
-    rows = [encode_pair(tokenizer, user(p), c, max_length=64) for p, c, _ in ROWS]
-    marks = [[0] * r.prompt_length + [1] * r.response_length for r in rows]
+    asked = user("the dog") + assistant("a cat runs") if turns == 2 else []
+    rows = [encode_turns(tokenizer, asked + user(p), c, max_length=64)[0] for p, c, _ in ROWS]
+    marks = [marks_of(row) for row in rows]
+    assert [sum(m) for m in marks] == [row.response_length for row in rows]
     theirs = SFTTrainer(
         model=tiny_llama(),
         args=SFTConfig(
@@ -99,6 +110,39 @@ def test_loss_and_gradient_are_trls_on_the_same_rows_however_they_are_split(
         assert one_step(trainer, step).item() == pytest.approx(expected.item(), rel=1e-5)
         assert (gradients(trainer.model) - wanted).norm() < 1e-5 * wanted.norm()
         assert trainer.evaluate()["eval_loss"] == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_every_answer_of_a_conversation_is_learnt_or_the_last_alone_and_a_row_is_shown_first(
+    shop: Workshop,
+) -> None:
+    talk = [
+        {
+            "messages": user(f"{s} runs")
+            + assistant("a good dog")
+            + user(f"{s} sleeps")
+            + assistant("a bad cat")
+        }
+        for s in SUBJECTS
+    ]
+    shop.put_snapshot("talks", train=talk, dev=talk[:4])
+    found = {}
+    for which in ("all", "last"):
+        config = SHORT | {"max_steps": 1, "train_on": which, "imitation_prompts": 0}
+        spec = shop.spec(f"talk_{which}", "sft", config, base="base", data="talks")
+        outcome = shop.run_here(spec)
+        report = json.loads((shop.folder(spec) / "preflight.json").read_text())
+        shown = next(f for f in report["findings"] if f["check"] == "template")
+        found[which] = [tuple(row) for row in shown["evidence"][0]["rows"]]
+        told = [
+            json.dumps(e["event"]) if e["type"] == "Log" else e["type"] for e in outcome.envelopes
+        ]
+        line = next(i for i, text in enumerate(told) if "what is learnt of a row" in text)
+        assert line < told.index("Metrics")  # before the first step
+    assert [name for name, _ in found["all"]] == ["read", "learnt", "read", "learnt"]
+    assert found["all"][1][1] == "a good dog [end]"
+    assert found["all"][3][1] == "a bad cat [end]"
+    assert [name for name, _ in found["last"]] == ["read", "learnt"]
+    assert "a good dog" in found["last"][0][1]
 
 
 def departures(outcome: Outcome) -> set[str]:
