@@ -168,6 +168,12 @@ def _loss(loss: Loss) -> tuple[str, str, str]:
     return field, f"{what} loses {loss.lost:,} of {loss.decided:,} pairs.", way_out
 
 
+_HELD_OUT = {
+    "hash": "by the hash of the group, since the rows held nothing out",
+    "rows": "the rows that say so",
+}
+
+
 def notes(counts: Mapping[str, Any]) -> list[tuple[str, str]]:
     """(what, in words) of what else there is to know before trusting the rows."""
     weights, near = counts.get("weights", {}), counts.get("near_duplicates", {})
@@ -175,6 +181,7 @@ def notes(counts: Mapping[str, Any]) -> list[tuple[str, str]]:
     decided = {"votes": "by counting", "model": "by a model of the voters", "ruling": "by a person"}
     labels = counts.get("labels", {})
     said = [
+        ("Held out", _HELD_OUT.get(counts.get("split_by", ""), "")),
         (
             "Training labels",
             f"{labels['desirable']:,} desirable, {labels['undesirable']:,} undesirable"

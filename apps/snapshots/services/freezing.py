@@ -18,6 +18,7 @@ from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError, Missing
 from apps.snapshots import dispatch, progress
 from apps.snapshots.assembling.assembly import assemble
+from apps.snapshots.assembling.imported import parse_rows, place_rows
 from apps.snapshots.assembling.losses import Loss, losses_of
 from apps.snapshots.assembling.material import Assembly
 from apps.snapshots.formats.folder import write_folder
@@ -29,7 +30,6 @@ from apps.snapshots.services.gathering import material_of
 from apps.snapshots.services.improvements import (
     demonstration_lineage,
     demonstrations_from,
-    parse_rows,
 )
 from apps.snapshots.services.reporting import report_store
 from apps.snapshots.services.writing import card_of, preferences_write, rows_of
@@ -179,28 +179,32 @@ def snapshot_import(
     """Freeze given demonstrations or prompts. All rows or none: `DomainError` names the bad row.
 
     Demonstrations: `prompt` (text or messages) and `response`, or `messages`; prompts: `prompt`.
-    Both may carry `group`, `source` and `licence`. Rows that repeat an earlier one are dropped and
-    counted.
+    Both may carry `group`, `source`, `licence`, `id`, `metadata` and `split`. Rows that hold
+    nothing out are split by hash (`assembling.imported`). Rows that repeat an earlier one are
+    dropped and counted.
     """
     if kind not in (Snapshot.Kind.DEMONSTRATIONS, Snapshot.Kind.PROMPTS):
         raise DomainError(f"A dataset of kind '{kind}' cannot be imported.", field="kind")
     parsed, repeated = parse_rows(kind, rows)
+    placed = place_rows(parsed)
     snapshot = draft_make(
         project=project, name=name, kind=kind, recipe={"imported": True}, user=user
     )
     with at_work(snapshot), scratch() as folder:
         counts = {
-            "rows": {TRAIN: len(parsed)},
+            "rows": {name: len(of) for name, of in placed.files.items()},
+            "groups": dict(placed.units),
+            "split_by": placed.by,
             "dropped": {"repeats an earlier row": repeated} if repeated else {},
-            "warnings": [],
+            "warnings": list(placed.warnings),
         }
         card = {
             "kind": kind,
             "title": snapshot.get_kind_display().capitalize(),
-            "licences": sorted({row["licence"] for row in parsed} - {""}),
-            "sources": sorted({row["source"] for row in parsed} - {""}),
+            "licences": sorted({one.row["licence"] for one in parsed} - {""}),
+            "sources": sorted({one.row["source"] for one in parsed} - {""}),
         }
-        write_folder(folder, {TRAIN: parsed}, card_of(card, snapshot.recipe, counts))
+        write_folder(folder, placed.files, card_of(card, snapshot.recipe, counts))
         seal(snapshot, folder, counts=counts | card, rows=[])
     return snapshot
 

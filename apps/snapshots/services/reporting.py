@@ -35,6 +35,7 @@ from apps.snapshots.reports import (
     report_build,
 )
 from apps.snapshots.selectors import snapshots
+from apps.snapshots.selectors.prompts import public_rows, texts_asked
 from apps.snapshots.selectors.snapshots import parts
 from apps.snapshots.services.gathering import material_of
 from apps.snapshots.storage import artifact_store, folder_of
@@ -279,10 +280,10 @@ def _prompts(snapshot: Snapshot, beside: Snapshot | None) -> Report:
 
 
 def _asked(snapshot: Snapshot) -> tuple[list[str], list[str]]:
-    """The prompts of the training file, and the group of each."""
-    rows = artifact_store().lines(f"{snapshot.uri}/train.jsonl")
+    """The prompts of its public files, and the group of each."""
+    rows = list(public_rows(snapshot))
     groups = [str(row.get("group") or row.get("source") or "") for row in rows]
-    return snapshots.prompt_texts(snapshot), groups
+    return texts_asked(rows), groups
 
 
 def _preview_key(project: Project, recipe: SnapshotRecipe, part: str) -> str:
