@@ -30,7 +30,8 @@ from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import DEV, TRAIN, RecipeFilters, SnapshotRecipe, in_order
 from apps.snapshots.selectors.prompts import held_out_prompts, prompt_keys
 from apps.snapshots.selectors.snapshots import comparison_counts
-from apps.snapshots.services.freezing import snapshot_freeze, snapshot_import
+from apps.snapshots.services.freezing import snapshot_freeze
+from apps.snapshots.services.importing import snapshot_import
 from apps.training.models import Run
 
 SLUG, NAME = "arguments", "Arguments"

@@ -174,6 +174,11 @@ _HELD_OUT = {
 }
 
 
+def _elsewhere(counts: Mapping[str, Any]) -> str:
+    labelled = counts.get("kind") in ("preferences", "unpaired")
+    return "given elsewhere; nobody voted here" if labelled and "labelled" in counts else ""
+
+
 def notes(counts: Mapping[str, Any]) -> list[tuple[str, str]]:
     """(what, in words) of what else there is to know before trusting the rows."""
     weights, near = counts.get("weights", {}), counts.get("near_duplicates", {})
@@ -181,6 +186,8 @@ def notes(counts: Mapping[str, Any]) -> list[tuple[str, str]]:
     decided = {"votes": "by counting", "model": "by a model of the voters", "ruling": "by a person"}
     labels = counts.get("labels", {})
     said = [
+        ("Labels", _elsewhere(counts)),
+        ("File", counts.get("file", "")),
         ("Held out", _HELD_OUT.get(counts.get("split_by", ""), "")),
         (
             "Training labels",
@@ -280,7 +287,8 @@ def detail(snapshot: Snapshot) -> dict[str, Any]:
         "facts": recipe_facts(snapshot.recipe),
         "has_private": bool(snapshot.private_sha256),
         "has_report": snapshot.state == Snapshot.State.FROZEN
-        and snapshot.kind != Snapshot.Kind.DEMONSTRATIONS,
+        and snapshot.kind != Snapshot.Kind.DEMONSTRATIONS
+        and (snapshot.kind == Snapshot.Kind.PROMPTS or not snapshot.is_imported),
     }
 
 

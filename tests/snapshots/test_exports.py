@@ -22,6 +22,7 @@ from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import SnapshotRecipe
 from apps.snapshots.selectors.prompts import prompt_overlap
 from apps.snapshots.services import freezing
+from apps.snapshots.services.importing import snapshot_import
 from apps.snapshots.storage import read_rows
 
 pytestmark = pytest.mark.django_db
@@ -127,7 +128,7 @@ def test_the_card_says_what_the_texts_may_be_used_for(frozen: Snapshot) -> None:
 
 
 def bring(project: Project, kind: str, rows: list) -> Snapshot:
-    return freezing.snapshot_import(project=project, kind=kind, name="brought", rows=rows)
+    return snapshot_import(project=project, kind=kind, name="brought", rows=rows)
 
 
 def lines(snapshot: Snapshot) -> list[dict]:
@@ -218,5 +219,5 @@ def test_the_overlap_is_the_share_of_rl_prompts_already_imitated(project: Projec
 @pytest.mark.parametrize("name", ["", "  ", "n" * 121, "a\x00b"])
 def test_a_name_that_cannot_be_stored_is_refused(project: Project, name: str) -> None:
     with pytest.raises(DomainError) as refused:
-        freezing.snapshot_import(project=project, kind="prompts", name=name, rows=[{"prompt": "a"}])
+        snapshot_import(project=project, kind="prompts", name=name, rows=[{"prompt": "a"}])
     assert refused.value.field == "name"

@@ -11,7 +11,7 @@ from apps.labeling.models import Prompt
 from apps.labeling.services import comparisons_import
 from apps.snapshots.models import Snapshot
 from apps.snapshots.selectors.prompts import held_out_prompts, public_rows, training_prompts
-from apps.snapshots.services.freezing import snapshot_import
+from apps.snapshots.services.importing import snapshot_import
 from apps.snapshots.storage import artifact_store
 from measures.splits import split_of
 

@@ -12,7 +12,7 @@ from django.test import Client
 from apps.accounts.models import Project, User
 from apps.common.errors import DomainError
 from apps.snapshots.models import Snapshot
-from apps.snapshots.services.freezing import snapshot_import
+from apps.snapshots.services.importing import snapshot_import
 from apps.training import services
 from apps.training.models import Checkpoint, Run, RunInput
 from tests.training.conftest import FakeWire

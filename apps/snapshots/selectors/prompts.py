@@ -3,11 +3,13 @@ stand in two datasets. Prompts are the same as `assembling.rows.prompt_text` say
 
 import hashlib
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from apps.accounts.models import Project
 from apps.snapshots.assembling.rows import Messages, Row, prompt_text
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import HELDOUT_ANNOTATORS, PRIVATE_SPLITS, TRAIN, public
@@ -69,6 +71,18 @@ def _keys_in(file: str) -> Keys:
 @lru_cache(maxsize=64)  # frozen files never change
 def _keys_read(file: str) -> Keys:
     return prompt_keys(asked_in(artifact_store().lines(file)))
+
+
+def held_out_texts(*, project: Project) -> dict[Snapshot, list[str]]:
+    """What the project's frozen datasets hold out, in the form in which prompts are compared."""
+    found: dict[Snapshot, list[str]] = {}
+    for snapshot in snapshot_list(project=project).filter(state=Snapshot.State.FROZEN):
+        for split in held_out_splits(snapshot):
+            with suppress(ArtifactMissing):
+                rows = artifact_store().lines(_file(snapshot, split))
+                texts = {prompt_text(prompt) for prompt in asked_in(rows)}
+                found.setdefault(snapshot, []).extend(texts)
+    return found
 
 
 def public_rows(snapshot: Snapshot) -> Iterator[Row]:

@@ -6,10 +6,9 @@ as failed, with the reason, and no file behind.
 """
 
 import contextlib
-from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import timedelta
-from typing import IO, Any
+from typing import IO
 
 from django.utils import timezone
 
@@ -18,7 +17,6 @@ from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError, Missing
 from apps.snapshots import dispatch, progress
 from apps.snapshots.assembling.assembly import assemble
-from apps.snapshots.assembling.imported import parse_rows, place_rows
 from apps.snapshots.assembling.losses import Loss, losses_of
 from apps.snapshots.assembling.material import Assembly
 from apps.snapshots.formats.folder import write_folder
@@ -166,47 +164,6 @@ def snapshot_look(*, project: Project, recipe: SnapshotRecipe) -> Look:
     material = material_of(project=project, recipe=recipe)
     assembly = assemble(material, recipe)
     return Look(assembly, losses_of(material, recipe, snapshots.recipe_default(project=project)))
-
-
-def snapshot_import(
-    *,
-    project: Project,
-    kind: str,
-    name: str,
-    rows: Iterable[Mapping[str, Any]],
-    user: User | None = None,
-) -> Snapshot:
-    """Freeze given demonstrations or prompts. All rows or none: `DomainError` names the bad row.
-
-    Demonstrations: `prompt` (text or messages) and `response`, or `messages`; prompts: `prompt`.
-    Both may carry `group`, `source`, `licence`, `id`, `metadata` and `split`. Rows that hold
-    nothing out are split by hash (`assembling.imported`). Rows that repeat an earlier one are
-    dropped and counted.
-    """
-    if kind not in (Snapshot.Kind.DEMONSTRATIONS, Snapshot.Kind.PROMPTS):
-        raise DomainError(f"A dataset of kind '{kind}' cannot be imported.", field="kind")
-    parsed, repeated = parse_rows(kind, rows)
-    placed = place_rows(parsed)
-    snapshot = draft_make(
-        project=project, name=name, kind=kind, recipe={"imported": True}, user=user
-    )
-    with at_work(snapshot), scratch() as folder:
-        counts = {
-            "rows": {name: len(of) for name, of in placed.files.items()},
-            "groups": dict(placed.units),
-            "split_by": placed.by,
-            "dropped": {"repeats an earlier row": repeated} if repeated else {},
-            "warnings": list(placed.warnings),
-        }
-        card = {
-            "kind": kind,
-            "title": snapshot.get_kind_display().capitalize(),
-            "licences": sorted({one.row["licence"] for one in parsed} - {""}),
-            "sources": sorted({one.row["source"] for one in parsed} - {""}),
-        }
-        write_folder(folder, placed.files, card_of(card, snapshot.recipe, counts))
-        seal(snapshot, folder, counts=counts | card, rows=[])
-    return snapshot
 
 
 def demonstrations_freeze(*, project: Project, name: str, user: User | None) -> Snapshot:

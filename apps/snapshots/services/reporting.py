@@ -228,13 +228,20 @@ def report_preview(*, project: Project, recipe: SnapshotRecipe, part: str) -> Re
     return found
 
 
+def has_report(snapshot: Snapshot) -> bool:
+    """Reports are of votes and of what is asked."""
+    return snapshot.kind == Snapshot.Kind.PROMPTS or not (
+        snapshot.is_imported or snapshot.kind == Snapshot.Kind.DEMONSTRATIONS
+    )
+
+
 def report_read(*, snapshot: Snapshot) -> Report | None:
     """The report stored with a frozen dataset, or made from its rows; None where there is none.
 
     Demonstrations alone have no report: their prompts are looked at beside those for RL.
     `Conflict` (report_damaged) when the stored report is missing or changed.
     """
-    if snapshot.state != Snapshot.State.FROZEN:
+    if snapshot.state != Snapshot.State.FROZEN or not has_report(snapshot):
         return None
     stored = snapshot.counts.get("report")
     if not stored:

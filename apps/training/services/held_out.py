@@ -48,8 +48,16 @@ def judge_check(*, project_id: str, kind: str, inputs: Mapping[str, Input]) -> N
         )
     if reward is None or judge is None:
         return
-    shared = shared_training_rows(learned_from(reward), learned_from(judge))
-    if shared:
+    of_reward, of_judge = learned_from(reward), learned_from(judge)
+    if asked := _shared_prompts(of_reward, of_judge):
+        raise DomainError(
+            f"The judge and the reward model learned from the same {asked:,} "
+            f"prompt{'s' if asked > 1 else ''}, labelled elsewhere, so it would confirm the "
+            "reward's mistakes. Import the file twice, one half of its prompts for each.",
+            code="judge_not_held_out",
+            field="inputs.judge",
+        )
+    if shared := shared_training_rows(of_reward, of_judge):
         raise DomainError(
             f"The judge and the reward model learned from the same votes on {shared:,} "
             f"comparison{'s' if shared > 1 else ''}, so it would confirm the reward's mistakes. "
@@ -116,6 +124,16 @@ def _refuse_shared(one: Keys, other: Keys, prompts: Snapshot, of: Snapshot, word
 
 def _refused(message: str, *, code: str) -> Unprocessable:
     return Unprocessable(message, code=code, field="inputs.prompts")
+
+
+def _shared_prompts(first: set[str], second: set[str]) -> int:
+    """Prompts in the training rows of both groups of snapshots, of those without votes behind."""
+    elsewhere = Snapshot.objects.filter(pk__in=first | second, recipe__imported=True)
+    asked = {one.pk: set(training_prompts(one).tolist()) for one in elsewhere}
+    return len(
+        set().union(*(asked[pk] for pk in first & asked.keys()))
+        & set().union(*(asked[pk] for pk in second & asked.keys()))
+    )
 
 
 def learned_from(run_id: str, *, through: Collection[str] = _CONTINUED) -> set[str]:
