@@ -469,6 +469,18 @@ def is_translated(view_name: str) -> bool:
     return view_name in _TRANSLATED
 
 
+# What makes a dataset of an imported file: the app that owns datasets.
+_DATASET_MAKERS: list[Callable[..., Any]] = []
+
+
+def dataset_maker_set(make: Callable[..., Any]) -> None:
+    _DATASET_MAKERS[:] = [make]
+
+
+def dataset_maker() -> Callable[..., Any]:
+    return _DATASET_MAKERS[0]
+
+
 # Files offered once more before an archived project is deleted: {name: (words, response of a
 # project)}.
 _LAST_EXPORTS: dict[str, tuple[str, Callable[[Any], Any]]] = {}

@@ -9,7 +9,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,8 +28,10 @@ from apps.labeling.services import comparisons_import, project_create, votes_imp
 from apps.loop.services import CircleData, circle_start
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import DEV, TRAIN, RecipeFilters, SnapshotRecipe, in_order
+from apps.snapshots.selectors.prompts import held_out_prompts, prompt_keys
 from apps.snapshots.selectors.snapshots import comparison_counts
-from apps.snapshots.services.freezing import snapshot_freeze, snapshot_import
+from apps.snapshots.services.freezing import snapshot_freeze
+from apps.snapshots.services.importing import snapshot_import
 from apps.training.models import Run
 
 SLUG, NAME = "arguments", "Arguments"
@@ -228,17 +230,17 @@ def _datasets(project: Project, user: User, say: Say) -> CircleData:
     killed = Snapshot.objects.filter(project=project, state=Snapshot.State.DRAFT, queued_at=None)
     killed.update(state=Snapshot.State.FAILED, error="Its process was killed.")
     with _stage(project, "datasets", say, "freezing datasets"):
-        given = {
-            kind: _frozen(project, kind)
-            or snapshot_import(project=project, kind=kind, name=NAMES[kind], rows=rows(), user=user)
-            for kind, rows in (
-                ("demonstrations", demonstration_rows),
-                ("prompts", prompt_rows),
-            )
-        }
         main = _frozen(project, "preferences") or snapshot_freeze(
             project=project, name=NAMES["preferences"], recipe=MAIN, user=user
         )
+        given = {
+            kind: _frozen(project, kind)
+            or snapshot_import(project=project, kind=kind, name=NAMES[kind], rows=rows, user=user)
+            for kind, rows in (
+                ("demonstrations", demonstration_rows()),
+                ("prompts", prompt_rows(held_out=set(held_out_prompts(main).tolist()))),
+            )
+        }
         judge = _frozen(project, "judge_preferences") or snapshot_freeze(
             project=project,
             name=NAMES["judge_preferences"],
@@ -379,14 +381,19 @@ def demonstration_rows() -> list[Row]:
     return list(_rows("demonstrations"))
 
 
-def prompt_rows() -> list[Row]:
-    """For `snapshot_import`: the stances that were voted on, each asked in four ways."""
+def prompt_rows(*, held_out: Collection[int] = ()) -> list[Row]:
+    """For `snapshot_import`: the stances that were voted on, each asked in four ways. Stances whose
+    prompts (as `prompt_keys`) are held out elsewhere are held out here."""
     rows = []
     for row in _rows("prompts"):
         if row["voted"]:
+            (key,) = prompt_keys([[{"role": "user", "content": row["prompt"]}]]).tolist()
+            about = {
+                "group": row["topic"],
+                "source": row["source"],
+                "licence": row["licence"],
+                "split": DEV if key in held_out else TRAIN,
+            }
             asked = row["prompt"].removesuffix(PHRASINGS[0])
-            rows += [
-                {"prompt": asked + phrasing, **{k: row[k] for k in ("group", "source", "licence")}}
-                for phrasing in PHRASINGS
-            ]
+            rows += [{"prompt": asked + phrasing, **about} for phrasing in PHRASINGS]
     return rows

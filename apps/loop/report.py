@@ -18,7 +18,7 @@ from apps.loop import selectors
 from apps.loop.demo import BATCH, Workspace, stage_seconds
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import in_order
-from apps.snapshots.selectors.snapshots import prompt_overlap
+from apps.snapshots.selectors.prompts import prompt_overlap
 from apps.training.models import Checkpoint, Run, Sample
 from apps.training.selectors.metrics import metric_series
 

@@ -17,6 +17,7 @@ from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import PRIVATE_SPLITS
 from apps.snapshots.selectors import comparing, lineage, snapshots
 from apps.snapshots.services import freezing
+from apps.snapshots.services.importing import snapshot_import
 
 router = Router(tags=["datasets"])
 
@@ -176,7 +177,7 @@ def snapshot_create(request: HttpRequest, slug: str, payload: SnapshotIn) -> Sta
             )
         made = freezing.demonstrations_freeze(project=project, name=payload.name, user=request.user)
     else:
-        made = freezing.snapshot_import(
+        made = snapshot_import(
             project=project,
             kind=payload.kind,
             name=payload.name,

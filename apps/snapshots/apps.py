@@ -12,12 +12,15 @@ class SnapshotsConfig(AppConfig):
             NavItem,
             audit_subjects_add,
             comparison_uses_add,
+            dataset_maker_set,
             nav_add,
+            upload_add,
             vote_traces_add,
             vote_uses_add,
         )
         from apps.snapshots.models import Snapshot
         from apps.snapshots.selectors.lineage import comparison_trace, frozen_in, vote_trace
+        from apps.snapshots.services.importing import dataset_from_file
 
         nav_add(
             NavItem(
@@ -42,5 +45,7 @@ class SnapshotsConfig(AppConfig):
         )
         audit_subjects_add(("snapshot",), named_by(Snapshot, "name", "snapshots:detail"))
         vote_uses_add(frozen_in)
+        dataset_maker_set(dataset_from_file)
+        upload_add("snapshots:import")
         vote_traces_add(vote_trace)
         comparison_uses_add(comparison_trace, page="snapshots:comparison_lineage")

@@ -168,6 +168,17 @@ def _loss(loss: Loss) -> tuple[str, str, str]:
     return field, f"{what} loses {loss.lost:,} of {loss.decided:,} pairs.", way_out
 
 
+_HELD_OUT = {
+    "hash": "by the hash of the group, since the rows held nothing out",
+    "rows": "the rows that say so",
+}
+
+
+def _elsewhere(counts: Mapping[str, Any]) -> str:
+    labelled = counts.get("kind") in ("preferences", "unpaired")
+    return "given elsewhere; nobody voted here" if labelled and "labelled" in counts else ""
+
+
 def notes(counts: Mapping[str, Any]) -> list[tuple[str, str]]:
     """(what, in words) of what else there is to know before trusting the rows."""
     weights, near = counts.get("weights", {}), counts.get("near_duplicates", {})
@@ -175,6 +186,9 @@ def notes(counts: Mapping[str, Any]) -> list[tuple[str, str]]:
     decided = {"votes": "by counting", "model": "by a model of the voters", "ruling": "by a person"}
     labels = counts.get("labels", {})
     said = [
+        ("Labels", _elsewhere(counts)),
+        ("File", counts.get("file", "")),
+        ("Held out", _HELD_OUT.get(counts.get("split_by", ""), "")),
         (
             "Training labels",
             f"{labels['desirable']:,} desirable, {labels['undesirable']:,} undesirable"
@@ -273,7 +287,8 @@ def detail(snapshot: Snapshot) -> dict[str, Any]:
         "facts": recipe_facts(snapshot.recipe),
         "has_private": bool(snapshot.private_sha256),
         "has_report": snapshot.state == Snapshot.State.FROZEN
-        and snapshot.kind != Snapshot.Kind.DEMONSTRATIONS,
+        and snapshot.kind != Snapshot.Kind.DEMONSTRATIONS
+        and (snapshot.kind == Snapshot.Kind.PROMPTS or not snapshot.is_imported),
     }
 
 

@@ -66,6 +66,11 @@ class Snapshot(Named):
     def __str__(self) -> str:
         return f"{self.name} ({self.id})"
 
+    @property
+    def is_imported(self) -> bool:
+        """Whether its rows came from elsewhere, so that no comparison or vote is behind them."""
+        return bool(self.recipe.get("imported"))
+
 
 class SnapshotRow(models.Model):
     """One comparison's fate in one snapshot: a row of a split, or dropped with a reason."""

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from apps.snapshots.views import datasets, lineage, reports
+from apps.snapshots.views import datasets, imports, lineage, reports
 
 app_name = "snapshots"
 urlpatterns = [
@@ -30,6 +30,7 @@ urlpatterns = [
     path("<slug:slug>/ready/", reports.ready, name="ready"),
     # datasets
     path("<slug:slug>/datasets/", datasets.snapshot_list, name="list"),
+    path("<slug:slug>/datasets/import/", imports.snapshot_import, name="import"),
     path("<slug:slug>/datasets/new/", datasets.snapshot_create, name="create"),
     path("<slug:slug>/datasets/<str:snapshot>/", datasets.snapshot_detail, name="detail"),
     path("<slug:slug>/datasets/<str:snapshot>/verify/", datasets.snapshot_verify, name="verify"),

@@ -10,7 +10,8 @@ from apps.labeling.models import Comparison
 from apps.loop.services import CircleData
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import RecipeFilters, SnapshotRecipe
-from apps.snapshots.services.freezing import snapshot_freeze, snapshot_import
+from apps.snapshots.services.freezing import snapshot_freeze
+from apps.snapshots.services.importing import snapshot_import
 from apps.snapshots.storage import artifact_store
 from apps.training.models import Artifact, Run, RunInput
 from tests.snapshots.conftest import crowd_make

@@ -70,7 +70,7 @@ def ppo(
             "name": "the policy",
             "config": CONFIG,
             "inputs": {
-                "prompts": snapshot(project, "prompts", train=50),
+                "prompts": snapshot(project, "prompts", train=50, dev=5),
                 "sft": model(project, "sft"),
                 "reward": model(project, "reward", pairs),
             },
@@ -163,7 +163,7 @@ def test_canaries_are_pairs_of_their_own_or_those_the_reward_never_learned_from(
     assert (given(made)["canaries"], made.config["canary_rows"]) == (gold, "all")
     bare = snapshot(project, "preferences", train=30, private_test=20)
     inputs = {
-        "prompts": snapshot(project, "prompts", train=5),
+        "prompts": snapshot(project, "prompts", train=5, dev=2),
         "sft": model(project, "sft"),
         "reward": model(project, "reward", bare),
     }
@@ -174,7 +174,7 @@ def test_canaries_are_pairs_of_their_own_or_those_the_reward_never_learned_from(
 
 def test_a_reward_that_is_a_rule_needs_no_model(ppo: Callable[..., Run], project: Project) -> None:
     rule = {"reward": {"type": "token_count", "token": "good"}}
-    inputs = {"prompts": snapshot(project, "prompts", train=5), "sft": model(project, "sft")}
+    inputs = {"prompts": snapshot(project, "prompts", train=5, dev=2), "sft": model(project, "sft")}
     run = ppo(*LEFT, config=CONFIG | rule, inputs=inputs)
     made = check_launch(run=run, experiment="rescore")
     assert (set(given(made)), made.config["reward"]) == ({"rollouts"}, rule["reward"])

@@ -11,7 +11,8 @@ from django.test import Client
 from apps.accounts.models import Project, User
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import SnapshotRecipe
-from apps.snapshots.services.freezing import snapshot_freeze, snapshot_import
+from apps.snapshots.services.freezing import snapshot_freeze
+from apps.snapshots.services.importing import snapshot_import
 from apps.training import selectors, services
 from apps.training.models import Checkpoint, Run, Sample
 from tests.remote.conftest import Machine, ended

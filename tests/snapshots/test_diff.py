@@ -15,6 +15,7 @@ from apps.snapshots.recipe import SnapshotRecipe
 from apps.snapshots.selectors import comparing
 from apps.snapshots.selectors.comparing import DiffFilter
 from apps.snapshots.services import freezing
+from apps.snapshots.services.importing import snapshot_import
 from tests.snapshots.conftest import crowd_make, revote
 
 pytestmark = pytest.mark.django_db
@@ -149,7 +150,7 @@ def test_what_cannot_be_compared_says_why(project: Project, crowd: list[Comparis
     draft = Snapshot.objects.create(project=project, name="x", kind="preferences")
     with pytest.raises(Conflict, match="Only frozen"):
         comparing.compare_summary(old=frozen, new=draft)
-    asked = freezing.snapshot_import(
+    asked = snapshot_import(
         project=project, kind="prompts", name="asked", rows=[{"prompt": "Why?"}]
     )
     with pytest.raises(DomainError, match="frozen from votes"):

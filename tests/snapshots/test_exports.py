@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import zipfile
+from operator import itemgetter
 from pathlib import Path
 
 import datasets
@@ -19,8 +20,9 @@ from apps.labeling.models import Comparison, Response
 from apps.snapshots import exports
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import SnapshotRecipe
-from apps.snapshots.selectors import snapshots
+from apps.snapshots.selectors.prompts import prompt_overlap
 from apps.snapshots.services import freezing
+from apps.snapshots.services.importing import snapshot_import
 from apps.snapshots.storage import read_rows
 
 pytestmark = pytest.mark.django_db
@@ -126,11 +128,13 @@ def test_the_card_says_what_the_texts_may_be_used_for(frozen: Snapshot) -> None:
 
 
 def bring(project: Project, kind: str, rows: list) -> Snapshot:
-    return freezing.snapshot_import(project=project, kind=kind, name="brought", rows=rows)
+    return snapshot_import(project=project, kind=kind, name="brought", rows=rows)
 
 
 def lines(snapshot: Snapshot) -> list[dict]:
-    return list(read_rows(Path(settings.ARTIFACTS_URL) / snapshot.uri / "train.jsonl"))
+    """Of all files, in the order of the rows' ids."""
+    files = (Path(settings.ARTIFACTS_URL) / snapshot.uri).glob("*.jsonl")
+    return sorted((row for file in files for row in read_rows(file)), key=itemgetter("external_id"))
 
 
 def test_demonstrations_become_conversations(project: Project) -> None:
@@ -139,8 +143,8 @@ def test_demonstrations_become_conversations(project: Project) -> None:
         project,
         "demonstrations",
         [
-            {"prompt": "What?", "response": "That.", "source": "us", "licence": "MIT"},
-            {"messages": [*asked, {"role": "assistant", "content": "Because."}]},
+            {"id": 1, "prompt": "What?", "response": "That.", "source": "us", "licence": "MIT"},
+            {"id": 2, "messages": [*asked, {"role": "assistant", "content": "Because."}]},
         ],
     )
     assert [row["messages"][-1] for row in lines(snapshot)] == [
@@ -154,7 +158,8 @@ def test_demonstrations_become_conversations(project: Project) -> None:
 
 
 def test_repeated_prompts_are_kept_once_and_counted(project: Project) -> None:
-    snapshot = bring(project, "prompts", [{"prompt": "a"}, {"prompt": "b"}, {"prompt": "a"}])
+    rows = [{"id": 1, "prompt": "a"}, {"id": 2, "prompt": "b"}, {"id": 3, "prompt": "a"}]
+    snapshot = bring(project, "prompts", rows)
     assert [row["prompt"][0]["content"] for row in lines(snapshot)] == ["a", "b"]
     assert list(snapshot.counts["dropped"].values()) == [1]
 
@@ -163,8 +168,8 @@ def test_a_prompt_keeps_the_answer_that_verifiers_read_and_rows_without_one_stay
     project: Project,
 ) -> None:
     answers = ["42", 4.5, ["a", "b"], "", None]
-    rows = [{"prompt": str(i), "answer": answer} for i, answer in enumerate(answers)]
-    found = lines(bring(project, "prompts", [*rows, rows[0], {"prompt": "last"}]))
+    rows = [{"id": i, "prompt": str(i), "answer": answer} for i, answer in enumerate(answers)]
+    found = lines(bring(project, "prompts", [*rows, rows[0], {"id": 9, "prompt": "last"}]))
     assert [row.get("answer", "none") for row in found] == [
         "42",
         "4.5",
@@ -188,12 +193,14 @@ def test_a_prompt_keeps_the_answer_that_verifiers_read_and_rows_without_one_stay
         ("demonstrations", {"prompt": "x", "response": 4}, "response"),
         ("demonstrations", {"messages": [{"role": "user", "content": "x"}]}, "messages"),
         ("demonstrations", "x", None),
+        ("prompts", {"prompt": "x", "response": "y"}, "response"),
+        ("prompts", {"prompt": "x", "split": "trian"}, "split"),
     ],
 )
 def test_a_bad_row_is_named_and_nothing_is_kept(
     project: Project, kind: str, row: object, field: str | None
 ) -> None:
-    good = {"prompt": "fine", "response": "good"}
+    good = {"prompt": "fine"} | ({"response": "good"} if kind == "demonstrations" else {})
     with pytest.raises(DomainError) as refused:
         bring(project, kind, [good, row])
     assert (refused.value.row, refused.value.field) == (2, field)
@@ -205,12 +212,12 @@ def test_the_overlap_is_the_share_of_rl_prompts_already_imitated(project: Projec
         project, "demonstrations", [{"prompt": p, "response": "yes"} for p in ("One?", "two?", "z")]
     )
     rl = bring(project, "prompts", [{"prompt": p} for p in ("one?", "Two?", "three?", "four?")])
-    overlap = snapshots.prompt_overlap(sft=sft, rl=rl)
+    overlap = prompt_overlap(sft=sft, rl=rl)
     assert (overlap.n_both, overlap.n_rl, overlap.containment) == (2, 4, 0.5)
 
 
 @pytest.mark.parametrize("name", ["", "  ", "n" * 121, "a\x00b"])
 def test_a_name_that_cannot_be_stored_is_refused(project: Project, name: str) -> None:
     with pytest.raises(DomainError) as refused:
-        freezing.snapshot_import(project=project, kind="prompts", name=name, rows=[{"prompt": "a"}])
+        snapshot_import(project=project, kind="prompts", name=name, rows=[{"prompt": "a"}])
     assert refused.value.field == "name"

@@ -22,6 +22,7 @@ from apps.snapshots import exports, formats
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import SnapshotRecipe
 from apps.snapshots.services import freezing
+from apps.snapshots.services.importing import snapshot_import
 from apps.snapshots.storage import names_in
 from tests.snapshots.conftest import revote
 
@@ -336,7 +337,7 @@ def test_the_card_of_a_form_is_read_by_the_hub(frozen: Snapshot, tmp_path: Path)
 
 
 def test_demonstrations_and_prompts_have_a_form_of_plain_strings(project: Project) -> None:
-    made = freezing.snapshot_import(
+    made = snapshot_import(
         project=project,
         kind="demonstrations",
         name="shown",
@@ -344,7 +345,7 @@ def test_demonstrations_and_prompts_have_a_form_of_plain_strings(project: Projec
     )
     (row,) = lines(made, "prompt_completion")
     assert (row["prompt"], row["completion"], "messages" in row) == ("Why?\n\n", "Because.", False)
-    asked = freezing.snapshot_import(
+    asked = snapshot_import(
         project=project, kind="prompts", name="asked", rows=[{"prompt": "Why?"}]
     )
     (row,) = lines(asked, "prompt_only")

@@ -23,6 +23,7 @@ from apps.snapshots.selectors.comparing import Became, changed_counts, changed_v
 from apps.snapshots.selectors.snapshots import RowsWanted, rows_of
 from apps.snapshots.services import freezing
 from apps.snapshots.services.freezing import snapshot_freeze
+from apps.snapshots.services.importing import snapshot_import
 from apps.training.models import Checkpoint, Run, RunInput
 from tests.database import as_superuser
 from tests.snapshots.conftest import revote
@@ -287,9 +288,7 @@ def test_each_row_leads_to_its_comparison_and_its_votes(
 
 
 def test_imported_rows_say_that_no_votes_stand_behind_them(project: Project, ritas: Client) -> None:
-    made = freezing.snapshot_import(
-        project=project, kind="prompts", name="asked", rows=[{"prompt": "Why?"}]
-    )
+    made = snapshot_import(project=project, kind="prompts", name="asked", rows=[{"prompt": "Why?"}])
     assert "No comparisons behind" in read(ritas, f"datasets/{made.pk}/rows/")
     assert "Imported rows" in read(ritas, f"datasets/{made.pk}/lineage/")
 

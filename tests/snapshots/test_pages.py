@@ -15,6 +15,7 @@ from apps.snapshots import dispatch
 from apps.snapshots.forms import SnapshotForm
 from apps.snapshots.models import Snapshot
 from apps.snapshots.services import freezing
+from apps.snapshots.services.importing import snapshot_import
 from tests.snapshots.test_freezing import freeze
 
 pytestmark = pytest.mark.django_db
@@ -352,13 +353,13 @@ def test_anothers_dataset_is_not_found(
 def test_prompts_show_how_many_of_them_were_imitated(
     project: Project, emil: User, signed_in: SignedIn
 ) -> None:
-    freezing.snapshot_import(
+    snapshot_import(
         project=project,
         kind="demonstrations",
         name="Shown",
         rows=[{"prompt": "one", "response": "yes"}],
     )
-    prompts = freezing.snapshot_import(
+    prompts = snapshot_import(
         project=project, kind="prompts", name="Asked", rows=[{"prompt": "One"}, {"prompt": "two"}]
     )
     page = signed_in(emil).get(at("detail", project, prompts.pk)).content.decode()

@@ -11,6 +11,7 @@ from apps.accounts.models import Project, User
 from apps.labeling.models import Comparison, Vote
 from apps.snapshots.models import Snapshot
 from apps.snapshots.services import freezing
+from apps.snapshots.services.importing import snapshot_import
 from apps.snapshots.services.reporting import report_read
 from apps.snapshots.storage import artifact_store
 from tests.snapshots.conftest import crowd_make, revote
@@ -175,14 +176,14 @@ def test_prompts_are_set_beside_the_newest_demonstrations(
     project: Project, emil: User, signed_in: SignedIn
 ) -> None:
     asked = [f"question {k} about the thing with the number {k * k}" for k in range(20)]
-    freezing.snapshot_import(
+    snapshot_import(
         project=project,
         kind="demonstrations",
         name="May demonstrations",
         rows=[{"prompt": text, "response": "so it is"} for text in asked[:8]],
         user=emil,
     )
-    prompts = freezing.snapshot_import(
+    prompts = snapshot_import(
         project=project,
         kind="prompts",
         name="May prompts",
@@ -197,7 +198,7 @@ def test_prompts_are_set_beside_the_newest_demonstrations(
 def test_demonstrations_and_drafts_have_no_report(
     project: Project, emil: User, signed_in: SignedIn
 ) -> None:
-    made = freezing.snapshot_import(
+    made = snapshot_import(
         project=project,
         kind="demonstrations",
         name="d",

@@ -184,6 +184,7 @@ def snapshot_make(project: Project) -> Callable[..., Snapshot]:
             state=state,
             uri="snapshots/x",
             sha256="0" * 64,
+            counts={"rows": {"train": 8, "dev": 2}},
             frozen_at=timezone.now() if state == "frozen" else None,
         )
 

@@ -284,6 +284,7 @@ def stopped(project, emil) -> Run:
         state="frozen",
         uri="snapshots/x",
         sha256="1" * 64,
+        counts={"rows": {"train": 8, "dev": 2}},
         frozen_at=run.ended_at,
     )
     RunInput.objects.create(run=run, role="prompts", snapshot=prompts)

@@ -35,6 +35,7 @@ def pairs(project):
         state="frozen",
         uri="snapshots/x",
         sha256="0" * 64,
+        counts={"rows": {"train": 8, "dev": 2}},
         frozen_at=timezone.now(),
     )
 
@@ -252,6 +253,7 @@ def two_of_each(project):
                 state="frozen",
                 uri="snapshots/x",
                 sha256="0" * 64,
+                counts={"rows": {"train": 8, "dev": 2}},
                 frozen_at=timezone.now(),
             )
     for kind in ("sft", "dpo", "reward", "drill"):

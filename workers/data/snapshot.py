@@ -99,6 +99,24 @@ def read_prompts(folder: Path, split: str = TRAIN) -> list[Prompt]:
     return list(seen.values())
 
 
+def read_held_out_prompts(folder: Path, *, without: Sequence[str] = ()) -> list[Prompt]:
+    """Prompts of the evaluation files but those named, in order, without the ones that the training
+    file asks too; of the training file where there is no other.
+
+    Raises `RecipeError` (no_held_out_rows) where the training file asks them all.
+    """
+    splits = [name for name in evaluation_splits(folder) if name not in without]
+    if not splits:
+        return read_prompts(folder, TRAIN)
+    found = {prompt_key(one.messages): one for name in splits for one in read_prompts(folder, name)}
+    trained = {prompt_key(one.messages) for one in read_prompts(folder, TRAIN)}
+    rows = [one for key, one in found.items() if key not in trained]
+    if not rows:
+        told = "every prompt of the evaluation files stands in train.jsonl too"
+        raise RecipeError("no_held_out_rows", Fault.DATA, told)
+    return rows
+
+
 def prompt_key(messages: Messages) -> str:
     """What makes two prompts one."""
     return json.dumps(messages, sort_keys=True)

@@ -18,7 +18,7 @@ from workers.config.policy import OptimisedSettings, PPOSettings
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
 from workers.contract.jobs import FSDP, ONE, ZERO2, ZERO3
-from workers.data.snapshot import TRAIN, Messages, Prompt, evaluation_splits, read_prompts
+from workers.data.snapshot import TRAIN, Messages, Prompt, read_held_out_prompts, read_prompts
 from workers.layouts.gathered import is_split, whole_weights
 from workers.models.forward import Reference
 from workers.models.loading import load_causal, load_tokenizer
@@ -204,10 +204,7 @@ def read_evaluation_prompts(
     seed: int,
 ) -> Prompts:
     """A fixed, seeded choice: from the evaluation files, else from the training file."""
-    splits = evaluation_splits(folder) or [TRAIN]
-    prompts = _fitting(
-        [row for split in splits for row in read_prompts(folder, split)], tokenizer, settings
-    )
+    prompts = _fitting(read_held_out_prompts(folder), tokenizer, settings)
     chosen = choose(len(prompts), settings.eval_prompts, derive_seed(seed, "evaluation"))
     messages, ids = prompts.at(chosen)
     return Prompts(messages, ids, prompts.left_out)

@@ -25,12 +25,10 @@ from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
 from workers.data.batches import encode_prompt
 from workers.data.snapshot import (
-    TRAIN,
     Messages,
     Preference,
     Prompt,
-    evaluation_splits,
-    read_prompts,
+    read_held_out_prompts,
 )
 from workers.models.loading import freeze, load_causal, load_tokenizer, parameter_count
 from workers.rewards.build import build_judge, load_reward
@@ -72,8 +70,7 @@ class Models:
         if role is None or not self.has("prompts"):
             return []
         folder = self._context.input_path("prompts")
-        splits = [name for name in evaluation_splits(folder) if name != SMOKE] or [TRAIN]
-        rows = [row for split in splits for row in read_prompts(folder, split)]
+        rows = read_held_out_prompts(folder, without=(SMOKE,))
         tokenizer = load_tokenizer(self._context.input_path(role))
         fitting, _ = encode_fitting(
             tokenizer, [row.messages for row in rows], self._settings.max_prompt_length

@@ -22,7 +22,7 @@ from workers.config.inference import EvaluateSettings
 from workers.context import RunContext
 from workers.contract.reasons import in_words
 from workers.data.batches import encode_prompt
-from workers.data.snapshot import TRAIN, Prompt, evaluation_splits, read_prompts
+from workers.data.snapshot import Prompt, read_held_out_prompts
 from workers.models.forward import Reference
 from workers.models.loading import freeze, load_causal, load_tokenizer
 from workers.recipes.generate import sampling_of
@@ -85,8 +85,7 @@ def run(context: RunContext) -> dict[str, Any]:
 def _prompts(context: RunContext, settings: EvaluateSettings) -> list[Prompt]:
     """The same choice for every policy of this seed; `draws` copies of each prompt."""
     folder = context.input_path("prompts")
-    splits = evaluation_splits(folder) or [TRAIN]
-    rows = [row for split in splits for row in read_prompts(folder, split)]
+    rows = read_held_out_prompts(folder)
     tokenizer = load_tokenizer(context.input_path("policy"))
     fitting, _ = encode_fitting(
         tokenizer, [row.messages for row in rows], settings.max_prompt_length

@@ -22,6 +22,7 @@ _FILE = File(None, description="required")
 
 class ImportOut(Schema):
     id: str
+    makes: str = Field(description="comparisons, or the kind of dataset")
     file_name: str
     file_size: int = Field(description="bytes")
     file_sha256: str
@@ -32,7 +33,9 @@ class ImportOut(Schema):
     settings: dict[str, Any]
     preview: dict[str, Any] = Field(description="container, layout, columns, mapping, first rows")
     check_report: dict[str, Any] = Field(description="what an import would do; empty before")
-    result: dict[str, Any] = Field(description="what the import did; empty before")
+    result: dict[str, Any] = Field(
+        description="what the import did, with the `snapshot` that it made; empty before"
+    )
     error: str
     due_on: date | None = Field(description="the last day for votes on its comparisons")
     people: list[int] = Field(description="ids of who alone labels it; empty: everybody")
@@ -65,10 +68,17 @@ class ImportSettingsIn(Schema):
     rest: str | None = None
     seed: int | None = None
     identical_answers: str | None = None
+    half: Literal["", "first", "second"] | None = Field(
+        None, description="of a dataset's prompts: one for a reward model, the other for its judge"
+    )
 
 
 class ImportStartIn(Schema):
     on_error: Literal["refuse", "skip"] = "refuse"
+    overlap: Literal["refuse", "skip"] = Field(
+        "refuse", description="of training rows whose prompts another dataset holds out"
+    )
+    name: str = Field("", max_length=120, description="of the dataset; else the file's")
 
 
 class ImportDueIn(Schema):
@@ -91,13 +101,16 @@ class FindingOut(Schema):
     "/projects/{slug}/imports",
     auth=needs("write"),
     response={201: ImportOut},
-    summary="Upload a file of comparisons",
+    summary="Upload a file of comparisons, or of rows for a dataset",
 )
 def import_create(
     request: HttpRequest,
     slug: str,
     file: UploadedFile | None = _FILE,
     settings: str = Form("", description="JSON"),
+    makes: Literal["comparisons", "prompts", "demonstrations", "preferences", "unpaired"] = Form(
+        "comparisons", description="comparisons to vote on, or a dataset"
+    ),
 ) -> Status:
     """Container, layout and columns are recognised; `settings` is the JSON of what to read
     otherwise (as for `POST …/imports/{job}/settings`). Nothing is checked or written yet."""
@@ -106,7 +119,11 @@ def import_create(
     if file is None:
         raise DomainError("Send the file as multipart/form-data.", field="file")
     job = services.import_job_create(
-        project=project, by=request.user, file_name=file.name or "", chunks=file.chunks()
+        project=project,
+        by=request.user,
+        file_name=file.name or "",
+        chunks=file.chunks(),
+        makes=makes,
     )
     if chosen:
         services.import_job_configure(job=job, **chosen)
@@ -194,7 +211,7 @@ def import_check(request: HttpRequest, slug: str, job: str) -> Status:
 def import_start(request: HttpRequest, slug: str, job: str, payload: ImportStartIn) -> Status:
     """Also continues one that was interrupted; rows already imported change nothing."""
     found = _job(request, slug, job)
-    services.import_job_start(job=found, on_error=payload.on_error)
+    services.import_job_start(job=found, **payload.dict())
     return Status(202, found)
 
 

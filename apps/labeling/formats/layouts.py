@@ -5,11 +5,20 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from apps.common.errors import DomainError
-from apps.labeling.formats import argilla, completions, label_studio, pairs, preference, transcripts
+from apps.labeling.formats import (
+    argilla,
+    completions,
+    dataset_rows,
+    label_studio,
+    pairs,
+    preference,
+    transcripts,
+)
 from apps.labeling.formats.mapping import Mapper
 from apps.labeling.formats.records import (
     Converted,
@@ -53,6 +62,8 @@ class Layout:
         """Fields that a column has to be chosen for before any row can be made: those it requires,
         and the prompt where no row says it otherwise (as conversations do, or one for all)."""
         mapping = self.mapping(table, options)
+        if "messages" in mapping:  # a conversation is all that a demonstration is made of
+            return []
         missing = [name for name in self.required if name not in mapping]
         if "prompt" in mapping or "prompt" not in self.fields or "prompt" in missing:
             return missing
@@ -71,6 +82,10 @@ class Layout:
                 yield from self.convert(number, record, read)
 
 
+def _mapper(fields: tuple[str, ...], options: Options, columns: Iterable[str]) -> Mapper:
+    return Mapper(options, fields, columns)
+
+
 LAYOUTS: dict[str, Layout] = {
     module.KEY: Layout(
         key=module.KEY,
@@ -86,20 +101,49 @@ LAYOUTS: dict[str, Layout] = {
 }
 
 
-def layout_of(table: Table, key: str = "") -> Layout:
-    """The layout named, else the first that fits; plain pairs when none does.
+# By what an import makes of a file; preferences for a dataset are read as comparisons are.
+COMPARISONS, PREFERENCES = "comparisons", "preferences"
+LAYOUTS_FOR: dict[str, dict[str, Layout]] = {
+    COMPARISONS: LAYOUTS,
+    PREFERENCES: {
+        module.KEY: replace(
+            LAYOUTS[module.KEY],
+            fields=(*module.FIELDS, "split"),
+            mapper=partial(_mapper, (*module.FIELDS, "split")),
+            convert=dataset_rows.with_split(module.convert),
+        )
+        for module in (transcripts, preference, completions, pairs)
+    },
+} | {
+    sort: {
+        sort: Layout(
+            key=sort,
+            label=label,
+            fields=dataset_rows.fields_of(sort),
+            required=required,
+            fits=lambda columns, sample: True,
+            choices=pairs.choices,
+            mapper=partial(_mapper, dataset_rows.fields_of(sort)),
+            convert=dataset_rows.converter(sort),
+        )
+    }
+    for sort, (label, _, required) in dataset_rows.SORTS.items()
+}
 
-    Plain pairs always can be used: their columns are then chosen by hand. Raises FormatError for
-    an unknown name.
+
+def layout_of(table: Table, key: str = "", makes: str = COMPARISONS) -> Layout:
+    """The layout named, else the first that fits; the last when none does.
+
+    The last (plain pairs) always can be used: its columns are then chosen by hand. Raises
+    FormatError for an unknown name.
     """
+    known = LAYOUTS_FOR[makes]
     if key:
-        if key not in LAYOUTS:
-            raise FormatError(f"There is no layout {key!r}; there are {', '.join(LAYOUTS)}.")
-        return LAYOUTS[key]
-    for layout in LAYOUTS.values():
-        if layout.fits(table.columns, table.sample):
-            return layout
-    return LAYOUTS[pairs.KEY]
+        if key not in known:
+            raise FormatError(f"There is no layout {key!r}; there are {', '.join(known)}.")
+        return known[key]
+    fitting = (one for one in known.values() if one.fits(table.columns, table.sample))
+    return next(fitting, list(known.values())[-1])
 
 
 # The first rows of a file, as they are and as what they will be: small enough to keep with the
@@ -110,7 +154,9 @@ _LONGEST_CELL = 160
 _MOST_COLUMNS = 60
 
 
-def preview_of(table: Table, layout: Layout, options: Options) -> dict[str, Any]:
+def preview_of(
+    table: Table, layout: Layout, options: Options, makes: str = COMPARISONS
+) -> dict[str, Any]:
     """Columns, guesses and samples, in JSON's types."""
     if any("\x00" in name for name in table.columns):
         raise FormatError("A column's name holds a NUL character, as no text does.")
@@ -128,8 +174,11 @@ def preview_of(table: Table, layout: Layout, options: Options) -> dict[str, Any]
         "columns": list(columns),
         "fields": list(layout.fields),
         "missing": layout.missing(table, options),
-        "has_votes": layout.key in (label_studio.KEY, argilla.KEY)
-        or pairs.is_vote(mapping, replace(options, votes=True)),
+        "has_votes": makes == COMPARISONS
+        and (
+            layout.key in (label_studio.KEY, argilla.KEY)
+            or pairs.is_vote(mapping, replace(options, votes=True))
+        ),
         "mapping": mapping,
         "header": list(table.columns[:_MOST_COLUMNS]),
         "sample": [
@@ -156,6 +205,7 @@ def _row(row: Converted, mapping: Mapping[str, str]) -> dict[str, Any]:
         return {"row": row.row, "error": ": ".join(said)}
     made = row.comparison or {}
     shown = {"row": row.row, "gold": made.get("gold", ""), "votes": len(row.votes)}
+    shown |= {name: _cell(made[name]) for name in ("label", "answer", "split") if name in made}
     for name, role, text in texts_of(made):
         try:
             shown[name] = excerpt(messages_from(text, role=role), _LONGEST_CELL)
@@ -169,12 +219,15 @@ def _row(row: Converted, mapping: Mapping[str, str]) -> dict[str, Any]:
 
 def texts_of(row: Mapping[str, Any]) -> list[tuple[str, str, Any]]:
     """(field, role, text) of the prompt and the answers that a row of an import has."""
-    answers = (
-        [(f"responses.{n}", one["text"]) for n, one in enumerate(row["responses"], start=1)]
-        if "responses" in row
-        else [(name, row.get(name)) for name in ("response_a", "response_b")]
-    )
+    if "responses" in row:
+        answers = [(f"responses.{n}", one["text"]) for n, one in enumerate(row["responses"], 1)]
+    elif "response_a" in row or "response_b" in row:
+        answers = [(name, row.get(name)) for name in ("response_a", "response_b")]
+    else:  # of a dataset
+        answers = [(name, row[name]) for name in ("response", "completion") if name in row]
     said = [(name, "assistant", text) for name, text in answers]
+    if "messages" in row:
+        return [("messages", "user", row["messages"])]
     return [("prompt", "user", row.get("prompt")), *said]
 
 
@@ -202,6 +255,7 @@ DEFAULTS: dict[str, Any] = {
     "encoding": "",
     "delimiter": "",
     "identical_answers": "refuse",
+    "makes": COMPARISONS,
 }
 
 
@@ -214,7 +268,7 @@ def preview(
     """One value: the first rows as they are, and as what they will be."""
     limits = FileLimits(columns, decoded)
     with _opened(Path(path), chosen, limits, scratch) as (table, layout, options):
-        yield preview_of(table, layout, options)
+        yield preview_of(table, layout, options, chosen.get("makes", COMPARISONS))
 
 
 def rows(
@@ -253,6 +307,9 @@ FIELD_WORDS = {
     "chosen": "chosen answer",
     "rejected": "rejected answer",
     "completions": "list of answers",
+    "response": "answer",
+    "completion": "answer",
+    "label": "label",
 }
 
 
@@ -273,6 +330,8 @@ def _opened(
 ) -> Iterator[tuple[Table, Layout, Options]]:
     known = DEFAULTS | chosen
     options = Options(**{name: value for name, value in chosen.items() if name in OPTIONS})
+    if known["makes"] != COMPARISONS:  # nobody voted here
+        options = replace(options, votes=False, preference=True)
     try:
         with table_open(
             path,
@@ -282,7 +341,7 @@ def _opened(
             delimiter=known["delimiter"],
             limits=limits,
         ) as table:
-            layout = layout_of(table, known["layout"])
+            layout = layout_of(table, known["layout"], known["makes"])
             wrong = bad_mapping(options, fields=layout.fields, columns=layout.columns(table))
             if wrong is not None:
                 raise DomainError(wrong[1], code="bad_mapping", field=wrong[0])

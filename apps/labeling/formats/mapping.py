@@ -93,6 +93,11 @@ _NAMES: dict[str, tuple[str, ...]] = {
         "right",
         "b",
     ),
+    "messages": ("messages", "conversation", "conversations"),
+    "response": ("response", "answer", "completion", "output", "target", "reply"),
+    "completion": ("completion", "response", "answer", "output"),
+    "answer": ("answer", "solution", "final_answer", "ground_truth"),
+    "label": ("label", "desirable", "is_desirable", "thumbs_up"),
     "chosen": ("chosen", "chosen_response", "preferred", "accepted", "winning_response"),
     "rejected": ("rejected", "rejected_response", "dispreferred", "losing_response"),
     "completions": (
@@ -135,8 +140,13 @@ _NAMES: dict[str, tuple[str, ...]] = {
 }
 
 
+def is_prompt(column: str) -> bool:
+    """Whether it is a name that prompts have."""
+    return folded(column) in _NAMES["prompt"]
+
+
 _ANSWERS = ("response_a", "response_b", "chosen", "rejected")
-_CONTENT = ("prompt", *_ANSWERS)
+_CONTENT = ("prompt", "messages", "response", "completion", *_ANSWERS)
 
 
 def mapping_of(options: Options, fields: Iterable[str], columns: Iterable[str]) -> dict[str, str]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from apps.labeling.formats.mapping import is_prompt
 from apps.labeling.formats.records import (
     HALF,
     FileLimits,
@@ -76,7 +77,8 @@ def text_open(path: Path, encoding: str) -> IO[str]:
 def delimiter_of(path: Path, encoding: str) -> str:
     """The delimiter under which the first records have the most columns, and all the same.
 
-    Raises FormatError when no delimiter gives a header of two columns.
+    A single column is read where its heading is a name of prompts. Raises FormatError when else no
+    delimiter gives a header of two columns.
     """
     with text_open(path, encoding) as file:
         sample = file.read(_SAMPLE)
@@ -84,6 +86,8 @@ def delimiter_of(path: Path, encoding: str) -> str:
     scores = {mark: _consistency(sample, mark, whole) for mark in DELIMITERS}
     best = max(scores, key=lambda mark: scores[mark])
     if scores[best] == (0.0, 0):
+        if is_prompt(sample.split("\n", 1)[0].strip().strip('\ufeff"')):
+            return ","
         raise FormatError(
             "This reads neither as JSON nor as a table: no delimiter (comma, semicolon, tab, bar) "
             "splits its first line into columns."

@@ -5,8 +5,14 @@ from typing import Any
 from django import forms
 
 from apps.common.errors import DomainError
-from apps.labeling.formats import CONTAINERS, LAYOUTS, PAIRINGS, Options
-from apps.labeling.formats.layouts import missing_refuse
+from apps.labeling.formats import CONTAINERS, PAIRINGS, Options
+from apps.labeling.formats.layouts import (
+    COMPARISONS,
+    LAYOUTS_FOR,
+    PREFERENCES,
+    missing_refuse,
+)
+from apps.labeling.formats.records import TOGETHER
 
 _LABELS = {
     "prompt": "Prompt",
@@ -26,13 +32,24 @@ _LABELS = {
     "group": "Group (splits go by it)",
     "licence": "Licence",
     "explanation": "Why the label is right",
+    "messages": "Conversation",
+    "response": "Answer",
+    "completion": "Answer",
+    "label": "Desirable or not",
+    "answer": "Known answer, for verifiers",
+    "split": "Split (train, dev, test)",
     "annotator": "Who judged (a row is a vote)",
     "cast_at": "When they judged",
     "origin_ref_a": "Origin of A",
     "origin_ref_b": "Origin of B",
 }
 MAIN = (
+    "messages",
     "prompt",
+    "response",
+    "completion",
+    "label",
+    "answer",
     "response_a",
     "response_b",
     "chosen",
@@ -50,10 +67,7 @@ _ANSWERS = ("pairing", "grade_low", "grade_high", "grade_low_label", "grade_high
 class ImportSettingsForm(forms.Form):
     """Built from what was read of the file; its values are a job's settings."""
 
-    layout = forms.ChoiceField(
-        label="A row is",
-        choices=[(layout.key, layout.label) for layout in LAYOUTS.values()],
-    )
+    layout = forms.ChoiceField(label="A row is")
     prompt_text = forms.CharField(
         required=False,
         label="The same prompt for every row",
@@ -86,6 +100,15 @@ class ImportSettingsForm(forms.Form):
         label="Two answers with the same text",
         choices=[("refuse", "an error"), ("warn", "a warning, where their origins differ")],
     )
+    half = forms.ChoiceField(
+        required=False,
+        label="Take",
+        choices=[
+            ("", "all rows"),
+            ("first", "one half of the prompts, for a reward model"),
+            ("second", "the other half, for its judge"),
+        ],
+    )
     source = forms.CharField(required=False, label="Source of every row", max_length=120)
     licence = forms.CharField(required=False, label="Licence of every row", max_length=60)
     seed = forms.IntegerField(label="Seed of the draws", min_value=0, max_value=2**31 - 1)
@@ -106,9 +129,18 @@ class ImportSettingsForm(forms.Form):
         ],
     )
 
-    def __init__(self, *args: Any, preview: dict[str, Any], chosen: dict[str, Any], **kwargs: Any):
-        self.preview = preview
+    def __init__(
+        self,
+        *args: Any,
+        preview: dict[str, Any],
+        chosen: dict[str, Any],
+        makes: str = COMPARISONS,
+        **kwargs: Any,
+    ):
+        self.preview, self.makes = preview, makes
         super().__init__(*args, initial=self._initial(preview, chosen), **kwargs)
+        layouts = LAYOUTS_FOR[makes].values()
+        self.fields["layout"].choices = [(layout.key, layout.label) for layout in layouts]
         self.fields["split"].choices = [(s, s or "the only one") for s in preview["splits"] or [""]]
         columns = [("", "—"), *((name, name) for name in preview["columns"])]
         for name in preview["fields"]:
@@ -119,7 +151,7 @@ class ImportSettingsForm(forms.Form):
                 initial=preview["mapping"].get(name, ""),
             )
             self.fields[_MAP + name].hide_optional = True
-        for name in self._unused():
+        for name in set(self._unused()):
             del self.fields[name]
 
     def _initial(self, preview: dict[str, Any], chosen: dict[str, Any]) -> dict[str, Any]:
@@ -135,6 +167,7 @@ class ImportSettingsForm(forms.Form):
             "votes": chosen.get("votes", True),
             "rest": chosen.get("rest", "metadata"),
             "identical_answers": chosen.get("identical_answers", "refuse"),
+            "half": chosen.get("half", ""),
             "seed": chosen.get("seed", 0),
             "container": chosen.get("container", ""),
             "split": preview["split"],
@@ -155,6 +188,17 @@ class ImportSettingsForm(forms.Form):
         unused = []
         if layout != "completions":
             unused += _ANSWERS
+        elif self.makes != COMPARISONS:
+            unused += [name for name in _ANSWERS if name != "pairing"]
+            self.fields["pairing"].choices = [
+                one for one in PAIRINGS.items() if one[0] not in TOGETHER
+            ]
+        if self.makes not in (PREFERENCES, "unpaired"):
+            unused.append("half")
+        if self.makes != COMPARISONS:
+            unused += ["preference", "votes", "by_heading", "identical_answers", "prompt_text"]
+            if self.makes != PREFERENCES:
+                unused.append("seed")
         if layout not in ("preference", "transcripts", "pairs"):
             unused.append("preference")
         if not self.preview.get("has_votes", layout in ("label_studio", "argilla")):
@@ -203,6 +247,7 @@ class ImportSettingsForm(forms.Form):
             "votes",
             "rest",
             "identical_answers",
+            "half",
             "seed",
             "container",
             "split",
@@ -216,9 +261,11 @@ class ImportSettingsForm(forms.Form):
         } | {name: data[name] for name in plain if name in data and data[name] != ""}
 
     @classmethod
-    def asking(cls, *, preview: dict[str, Any], chosen: dict[str, Any]) -> "ImportSettingsForm":
+    def asking(
+        cls, *, preview: dict[str, Any], chosen: dict[str, Any], makes: str = COMPARISONS
+    ) -> "ImportSettingsForm":
         """Not sent yet; the columns that have to be chosen are marked already."""
-        form = cls(preview=preview, chosen=chosen)
+        form = cls(preview=preview, chosen=chosen, makes=makes)
         form.full_clean()
         form.cleaned_data = {}
         try:

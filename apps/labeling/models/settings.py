@@ -178,6 +178,8 @@ class LabelingSettings(Stamped):
 class ImportJob(Named):
     """A file on its way in: uploaded, checked without writing, imported; findable afterwards.
 
+    It becomes comparisons to vote on, or (`makes`) a dataset of what was labelled elsewhere.
+
     `stage` is what is done (`undo`: its rows are taken back), `state` how far that is. A running
     job's worker holds the database's advisory lock of its number (`services.imports`), so that a
     killed one is noticed at once, and `attempt` is the fence: an attempt that was superseded
@@ -199,7 +201,17 @@ class ImportJob(Named):
         INTERRUPTED = "interrupted", "interrupted"
         UNDONE = "undone", "undone"
 
+    class Makes(models.TextChoices):
+        COMPARISONS = "comparisons", "comparisons"
+        PROMPTS = "prompts", "prompts"
+        DEMONSTRATIONS = "demonstrations", "demonstrations"
+        PREFERENCES = "preferences", "preferences"
+        UNPAIRED = "unpaired", "single answers, desirable or not (KTO)"
+
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="imports")
+    makes = models.CharField(
+        max_length=14, choices=Makes.choices, default=Makes.COMPARISONS, db_default="comparisons"
+    )
     created_by = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="+")
     number = models.BigIntegerField(unique=True, help_text="of its advisory lock")
     file_name = models.CharField(max_length=255)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from datetime import date
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from apps.accounts.models import Membership, Project, User
@@ -103,6 +103,32 @@ def progress_of(job: ImportJob) -> dict[str, Any]:
     }
 
 
+_DATASET_COLUMNS = {
+    "messages": "Conversation",
+    "prompt": "Prompt",
+    "response": "Answer",
+    "completion": "Answer",
+    "label": "Desirable",
+    "answer": "Known answer",
+    "split": "Split",
+}
+
+
+def preview_table(job: ImportJob) -> dict[str, Any] | None:
+    """The first rows of a dataset that is no pairs: {"heads", "rows"}; None for pairs."""
+    if job.makes in (ImportJob.Makes.COMPARISONS, ImportJob.Makes.PREFERENCES):
+        return None
+    rows = job.preview["rows"]
+    names = [name for name in _DATASET_COLUMNS if any(name in row for row in rows)]
+    return {
+        "heads": [_DATASET_COLUMNS[name] for name in names],
+        "rows": [
+            {"row": row["row"], "error": row.get("error"), "cells": [row.get(n, "") for n in names]}
+            for row in rows
+        ],
+    }
+
+
 def report_shown(report: dict[str, Any]) -> dict[str, Any] | None:
     """A check's or an import's report as the page lists it."""
     if not report:
@@ -122,14 +148,13 @@ def report_shown(report: dict[str, Any]) -> dict[str, Any] | None:
 FINDING_COLUMNS = ("level", "row", "field", "message", "kind")
 
 
-def import_jobs_list(*, project: Project) -> QuerySet[ImportJob]:
-    """Newest first."""
-    return (
-        ImportJob.objects.filter(project=project)
-        .select_related("created_by")
-        .prefetch_related("people")
-        .order_by("-created_at")
-    )
+def import_jobs_list(*, project: Project, datasets: bool | None = None) -> QuerySet[ImportJob]:
+    """Newest first; those that make datasets, those that make comparisons, or all."""
+    found = ImportJob.objects.filter(project=project)
+    if datasets is not None:
+        of_pairs = Q(makes=ImportJob.Makes.COMPARISONS)
+        found = found.exclude(of_pairs) if datasets else found.filter(of_pairs)
+    return found.select_related("created_by").prefetch_related("people").order_by("-created_at")
 
 
 def import_job_get(*, project: Project, job: str) -> ImportJob:

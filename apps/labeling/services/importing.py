@@ -18,6 +18,7 @@ from apps.accounts.models import Project
 from apps.accounts.services import audit_record
 from apps.common.errors import DomainError
 from apps.common.json_limits import storable
+from apps.common.registry import dataset_maker
 from apps.common.transactions import WORTH_IT, plans_renew
 from apps.labeling import dispatch
 from apps.labeling.formats.layouts import in_own_words
@@ -42,6 +43,7 @@ from apps.labeling.services.imports import (
     file_parsed,
     folder_of,
     kept,
+    read_as,
     store,
 )
 from apps.labeling.services.loading import ComparisonRow, Load
@@ -456,19 +458,41 @@ def _work(job: ImportJob, progress: Progress) -> None:
     if job.stage == Stage.UNDO:
         import_take_back(job, progress)
         return
-    with file_local(job) as path, file_parsed(path, job.settings) as values:
+    with file_local(job) as path, file_parsed(path, read_as(job)) as values:
         progress.tell("Reading the file")
         found = file_rows(values, progress=lambda n: progress.tell("Reading the file", n))
-    if job.stage == Stage.CHECK:
+    if job.makes != ImportJob.Makes.COMPARISONS:
+        _dataset(job, found, progress)
+    elif job.stage == Stage.CHECK:
         _check(job, found, progress)
     else:
         _import(job, found, progress)
 
 
+def _dataset(job: ImportJob, found: FileRows, progress: Progress) -> None:
+    """Rows of a dataset: checked, or frozen in the transaction that ends the attempt, so that a
+    worker that is killed leaves none."""
+    checking = job.stage == Stage.CHECK
+
+    def finish(result: dict[str, Any]) -> None:
+        if not _end(job, State.DONE, result=result):
+            raise Stopped(cancelled=False)
+
+    make = dataset_maker()
+    report, problems = make(
+        job=job, found=found, tell=progress.tell, finish=None if checking else finish
+    )
+    _findings_write(job, found.problems + found.in_own_words(problems), [])
+    if checking:
+        _end(job, State.DONE, check_report=report)
+    else:
+        file_delete_upload(job)
+
+
 def _check(job: ImportJob, found: FileRows, progress: Progress) -> None:
     report = _comparisons(job, found, progress, dry_run=True)
     most = settings_get(project=job.project).max_overlap
-    _findings_write(job, found, report, [])
+    _findings_write(job, found.problems + report.problems, report.warnings)
     _end(job, State.DONE, check_report=report_of(found, report, max_overlap=most))
 
 
@@ -492,7 +516,7 @@ def _import(job: ImportJob, found: FileRows, progress: Progress) -> None:
         vote_problems = _votes(job, found, progress, result)
         with transaction.atomic():
             _finish(job, result)
-    _findings_write(job, found, report, vote_problems)
+    _findings_write(job, found.problems + report.problems + vote_problems, report.warnings)
     file_delete_upload(job)
 
 
@@ -578,13 +602,10 @@ def _end(job: ImportJob, state: str, **more: Any) -> bool:
     return bool(running.update(**more))
 
 
-def _findings_write(
-    job: ImportJob, found: FileRows, report: ImportReport, votes: list[RowProblem]
-) -> None:
+def _findings_write(job: ImportJob, errors: list[RowProblem], warnings: list[RowProblem]) -> None:
     """Everything that was found, a JSON line each, errors first."""
-    errors = sorted(found.problems + report.problems + votes, key=lambda p: p.row)
-    lines = [{"level": "error"} | p.as_dict() for p in errors]
-    lines += [{"level": "warning", "kind": p.kind} | p.as_dict() for p in report.warnings]
+    lines = [{"level": "error"} | p.as_dict() for p in sorted(errors, key=lambda p: p.row)]
+    lines += [{"level": "warning", "kind": p.kind} | p.as_dict() for p in warnings]
     text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
     store().write_bytes(f"{folder_of(job)}/findings.jsonl", text.encode())
 

@@ -121,31 +121,42 @@ def _arguments(path: Path, chosen: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-State, Stage = ImportJob.State, ImportJob.Stage
+State, Stage, Makes = ImportJob.State, ImportJob.Stage, ImportJob.Makes
 _AT_REST = (State.DRAFT, State.DONE, State.FAILED, State.CANCELLED, State.INTERRUPTED)
 _CHOICES: dict[str, tuple[str, ...]] = {
     "identical_answers": ("refuse", "warn"),
     "on_error": ("refuse", "skip"),
+    "overlap": ("refuse", "skip"),
     "rest": ("metadata", "drop"),
+    "half": ("", "first", "second"),
 }
-_KNOWN = {*DEFAULTS, *OPTIONS, "on_error"}
+_KNOWN = {*DEFAULTS, *OPTIONS, "on_error", "half"} - {"makes"}
 
 
 def import_job_create(
-    *, project: Project, by: User, file_name: str, chunks: Iterable[bytes]
+    *,
+    project: Project,
+    by: User,
+    file_name: str,
+    chunks: Iterable[bytes],
+    makes: str = Makes.COMPARISONS,
 ) -> ImportJob:
-    """Keep an uploaded file, find its container and layout, read its first rows.
+    """Keep an uploaded file, find its container and layout, read its first rows. `makes` says
+    whether it becomes comparisons or a dataset.
 
     Raises DomainError (field "file") for a file that is too large or cannot be read; then nothing
     is kept.
     """
+    if makes not in Makes:
+        raise DomainError(f"One of {', '.join(Makes.values)} is expected.", field="makes")
     job = ImportJob(
         project=project,
+        makes=makes,
         created_by=by,
         number=secrets.randbits(62),
         file_name=storable(PurePath(file_name.replace("\\", "/")).name)[:255] or "upload",
     )
-    job.settings = _of_project(project)
+    job.settings = _of_project(job)
     file_save(job, chunks)
     try:
         job.preview = _preview(job)
@@ -164,9 +175,12 @@ def import_job_create(
     return job
 
 
-def _of_project(project: Project) -> dict[str, Any]:
-    """How a file is read where nobody says: as what the project is for."""
-    own = LabelingSettings.objects.filter(project=project).first()
+def _of_project(job: ImportJob) -> dict[str, Any]:
+    """How a file is read where nobody says: as what the project is for; answers for a dataset of
+    preferences by their scores."""
+    if job.makes != Makes.COMPARISONS:
+        return {"pairing": "best_worst"} if job.makes == Makes.PREFERENCES else {}
+    own = LabelingSettings.objects.filter(project=job.project_id).first()
     if own is None or own.task_kind == Task.Kind.PAIR:
         return {}
     scale = ("grade_low", "grade_high", "grade_low_label", "grade_high_label")
@@ -191,7 +205,7 @@ def import_job_configure(*, job: ImportJob, **settings: Any) -> ImportJob:
                 code="not_storable",
                 field=name,
             )
-    settings = _of_project(job.project) | settings
+    settings = _of_project(job) | settings
     before, job.settings = job.settings, settings
     try:
         preview = _preview(job)
@@ -214,7 +228,12 @@ def import_job_configure(*, job: ImportJob, **settings: Any) -> ImportJob:
 
 def _preview(job: ImportJob) -> dict[str, Any]:
     with file_local(job) as path:
-        return file_preview(path, job.settings)
+        return file_preview(path, read_as(job))
+
+
+def read_as(job: ImportJob) -> dict[str, Any]:
+    """What the reader of its file is told."""
+    return job.settings | {"makes": job.makes}
 
 
 def import_job_check(*, job: ImportJob) -> bool:
@@ -223,25 +242,40 @@ def import_job_check(*, job: ImportJob) -> bool:
     return _queue(job, Stage.CHECK)
 
 
-def import_job_start(*, job: ImportJob, on_error: str = "refuse") -> bool:
+def import_job_start(
+    *, job: ImportJob, on_error: str = "refuse", overlap: str = "refuse", name: str = ""
+) -> bool:
     """Bring the checked file in; also starts an interrupted or failed import again.
 
-    on_error: "skip" leaves out the rows that cannot be imported. Raises Conflict when the file was
-    not checked with these settings. False: Redis is away and it starts later.
+    on_error: "skip" leaves out the rows that cannot be imported. overlap: "skip" leaves training
+    rows out of a dataset whose prompts another dataset holds out; name: of the dataset. Raises
+    Conflict when the file was not checked with these settings. False: Redis is away and it starts
+    later.
     """
-    if on_error not in _CHOICES["on_error"]:
-        raise DomainError("One of refuse, skip is expected.", field="on_error")
+    for field, value in (("on_error", on_error), ("overlap", overlap)):
+        if value not in _CHOICES[field]:
+            raise DomainError("One of refuse, skip is expected.", field=field)
     if not job.check_report:
         raise Conflict("Check the file first.", code="import_unchecked")
     if not brings_anything(job.check_report):
         raise Conflict("No row of this file can be imported.", code="import_nothing")
-    job.settings = job.settings | {"on_error": on_error}
+    if shared := job.check_report.get("overlap") if overlap == "refuse" else None:
+        names = ", ".join(f"'{one['name']}'" for one in shared)
+        raise Conflict(
+            f"{sum(one['rows'] for one in shared):,} training rows ask what {names} "
+            "holds out, or nearly. Leave those rows out.",
+            code="held_out_elsewhere",
+            field="overlap",
+        )
+    given = {"on_error": on_error, "overlap": overlap, "name": storable(name.strip())[:120]}
+    job.settings = job.settings | given
     return _queue(job, Stage.IMPORT)
 
 
 def brings_anything(report: dict[str, Any]) -> bool:
     """Whether an import could add something, by what its check found."""
-    return bool(report["n_created"] or report["n_unchanged"] or report.get("votes"))
+    again = report["n_unchanged"] and "snapshot_kind" not in report
+    return bool(report["n_created"] or again or report.get("votes"))
 
 
 def _queue(job: ImportJob, stage: str) -> bool:

@@ -37,6 +37,8 @@ def import_job_undo(*, job: ImportJob, by: User) -> bool:
     a qualification; a large import says so on its row. A pair in somebody's hands goes with it;
     their answer counts nowhere.
     """
+    if job.makes != ImportJob.Makes.COMPARISONS:
+        raise Conflict("A dataset is immutable, so its import stays.", code="import_not_undone")
     with transaction.atomic():
         found = ImportJob.objects.select_for_update().get(pk=job.pk)
         done = (found.stage, found.state) == (Stage.IMPORT, State.DONE)

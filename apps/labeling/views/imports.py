@@ -50,7 +50,7 @@ def _upload(request: Request) -> HttpResponse:
 
 
 def _list(request: Request, *, error: str = "") -> HttpResponse:
-    found = import_jobs.import_jobs_list(project=request.project)
+    found = import_jobs.import_jobs_list(project=request.project, datasets=False)
     page = Paginator(found, PER_PAGE).get_page(request.GET.get("page"))
     context = {
         "page_title": "Imports",
@@ -80,7 +80,9 @@ def import_job(request: Request, job_id: str) -> HttpResponse:
 def import_settings(request: Request, job_id: str) -> HttpResponse:
     """Read the file another way; with `action=check` have all of it checked."""
     job = import_jobs.import_job_get(project=request.project, job=job_id)
-    form = ImportSettingsForm(request.POST, preview=job.preview, chosen=job.settings)
+    form = ImportSettingsForm(
+        request.POST, preview=job.preview, chosen=job.settings, makes=job.makes
+    )
     if not form.is_valid():
         return _page(request, job, form=form)
     try:
@@ -102,8 +104,12 @@ def import_action(request: Request, job_id: str) -> HttpResponse:
     try:
         match request.POST.get("action"):
             case "start":
-                on_error = request.POST.get("on_error", "refuse")
-                _sent(request, services.import_job_start(job=job, on_error=on_error))
+                given = {
+                    name: request.POST[name]
+                    for name in ("on_error", "overlap", "name")
+                    if name in request.POST
+                }
+                _sent(request, services.import_job_start(job=job, **given))
             case "check":
                 _sent(request, services.import_job_check(job=job))
             case "cancel":
@@ -160,12 +166,15 @@ def _page(
 ) -> HttpResponse:
     at_work = job.state in AT_WORK
     imported = job.stage == Stage.IMPORT and job.state == State.DONE
+    dataset = job.makes != ImportJob.Makes.COMPARISONS
     kind = (job.result or job.check_report).get("kind", Task.Kind.PAIR.value)
     found = list(itertools.islice(import_jobs.findings(job), SHOWN_FINDINGS + 1))
     context: dict[str, Any] = {
         "page_title": job.file_name,
-        "nav": "imports",
+        "nav": "datasets" if dataset else "imports",
         "job": job,
+        "dataset": dataset,
+        "preview_table": import_display.preview_table(job),
         "words": import_display.words_of(job),
         "tone": import_display.TONES.get(State(job.state), ""),
         "at_work": at_work,
@@ -185,7 +194,8 @@ def _page(
         and not imported,
         "findings": found[:SHOWN_FINDINGS],
         "more_findings": len(found) > SHOWN_FINDINGS,
-        "form": form or ImportSettingsForm.asking(preview=job.preview, chosen=job.settings),
+        "form": form
+        or ImportSettingsForm.asking(preview=job.preview, chosen=job.settings, makes=job.makes),
         "refused": form is not None and bool(form.errors),
     }
     return render(

@@ -147,15 +147,19 @@ class DiffFilter:
 def comparable(*, project: Project) -> list[Snapshot]:
     """Datasets that can be compared, newest first."""
     return list(
-        Snapshot.objects.filter(
-            project=project, kind__in=_KINDS, state=Snapshot.State.FROZEN
-        ).order_by("-created_at")
+        Snapshot.objects.filter(project=project, kind__in=_KINDS, state=Snapshot.State.FROZEN)
+        .exclude(recipe__imported=True)
+        .order_by("-created_at")
     )
+
+
+def _of_votes(snapshot: Snapshot) -> bool:
+    return snapshot.kind in _KINDS and not snapshot.is_imported
 
 
 def one_before(snapshot: Snapshot) -> Snapshot | None:
     """The dataset of the same project and kind frozen before this one."""
-    if snapshot.kind not in _KINDS or snapshot.state != Snapshot.State.FROZEN:
+    if not _of_votes(snapshot) or snapshot.state != Snapshot.State.FROZEN:
         return None
     earlier = Snapshot.objects.filter(
         project=snapshot.project_id,
@@ -173,7 +177,7 @@ def pair_checked(*, old: Snapshot, new: Snapshot) -> None:
     for snapshot, name in ((old, "old"), (new, "new")):
         if snapshot.state != Snapshot.State.FROZEN:
             raise Conflict("Only frozen datasets can be compared.", code="not_frozen", field=name)
-        if snapshot.kind not in _KINDS:
+        if not _of_votes(snapshot):
             raise DomainError(
                 "Only datasets frozen from votes can be compared row by row: demonstrations and "
                 "prompts have no decisions.",

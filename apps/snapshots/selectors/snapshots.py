@@ -27,8 +27,7 @@ from apps.snapshots.recipe import (
     recipe_from_json,
 )
 from apps.snapshots.selectors.comparing import changed_votes
-from apps.snapshots.storage import artifact_store
-from measures.splits import Overlap, fold_of, overlap_containment
+from measures.splits import fold_of
 from measures.voting import CHOICES, decide_many
 
 _BATCH = 5_000
@@ -252,30 +251,6 @@ def provenance(*, pairs: Sequence[int], votes: Sequence[int]) -> Provenance:
         voted_from=first.isoformat() if first else None,
         voted_until=last.isoformat() if last else None,
     )
-
-
-def prompt_texts(snapshot: Snapshot, split: str = TRAIN) -> list[str]:
-    """What is asked in each row of a file, turns joined by a line break."""
-    rows = artifact_store().lines(f"{snapshot.uri}/{split}.jsonl")
-    asked = (row["prompt"] if "prompt" in row else row["messages"][:-1] for row in rows)
-    return ["\n".join(message["content"] for message in messages) for messages in asked]
-
-
-def prompt_overlap(*, sft: Snapshot, rl: Snapshot) -> Overlap:
-    """The share of the RL prompts that the SFT data already holds; over 0.3 warns."""
-    return overlap_containment(prompt_texts(sft), prompt_texts(rl))
-
-
-def overlap_with_demonstrations(snapshot: Snapshot) -> tuple[Snapshot, Overlap] | None:
-    """For prompts: the newest demonstrations of the project, and how much they already hold."""
-    if snapshot.kind != Snapshot.Kind.PROMPTS or snapshot.state != Snapshot.State.FROZEN:
-        return None
-    newest = (
-        snapshot_list(project=snapshot.project)
-        .filter(kind=Snapshot.Kind.DEMONSTRATIONS, state=Snapshot.State.FROZEN)
-        .first()
-    )
-    return None if newest is None else (newest, prompt_overlap(sft=newest, rl=snapshot))
 
 
 def uses_of(snapshot: Snapshot) -> list[Any]:

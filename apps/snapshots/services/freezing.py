@@ -6,10 +6,9 @@ as failed, with the reason, and no file behind.
 """
 
 import contextlib
-from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import timedelta
-from typing import IO, Any
+from typing import IO
 
 from django.utils import timezone
 
@@ -29,7 +28,6 @@ from apps.snapshots.services.gathering import material_of
 from apps.snapshots.services.improvements import (
     demonstration_lineage,
     demonstrations_from,
-    parse_rows,
 )
 from apps.snapshots.services.reporting import report_store
 from apps.snapshots.services.writing import card_of, preferences_write, rows_of
@@ -166,43 +164,6 @@ def snapshot_look(*, project: Project, recipe: SnapshotRecipe) -> Look:
     material = material_of(project=project, recipe=recipe)
     assembly = assemble(material, recipe)
     return Look(assembly, losses_of(material, recipe, snapshots.recipe_default(project=project)))
-
-
-def snapshot_import(
-    *,
-    project: Project,
-    kind: str,
-    name: str,
-    rows: Iterable[Mapping[str, Any]],
-    user: User | None = None,
-) -> Snapshot:
-    """Freeze given demonstrations or prompts. All rows or none: `DomainError` names the bad row.
-
-    Demonstrations: `prompt` (text or messages) and `response`, or `messages`; prompts: `prompt`.
-    Both may carry `group`, `source` and `licence`. Rows that repeat an earlier one are dropped and
-    counted.
-    """
-    if kind not in (Snapshot.Kind.DEMONSTRATIONS, Snapshot.Kind.PROMPTS):
-        raise DomainError(f"A dataset of kind '{kind}' cannot be imported.", field="kind")
-    parsed, repeated = parse_rows(kind, rows)
-    snapshot = draft_make(
-        project=project, name=name, kind=kind, recipe={"imported": True}, user=user
-    )
-    with at_work(snapshot), scratch() as folder:
-        counts = {
-            "rows": {TRAIN: len(parsed)},
-            "dropped": {"repeats an earlier row": repeated} if repeated else {},
-            "warnings": [],
-        }
-        card = {
-            "kind": kind,
-            "title": snapshot.get_kind_display().capitalize(),
-            "licences": sorted({row["licence"] for row in parsed} - {""}),
-            "sources": sorted({row["source"] for row in parsed} - {""}),
-        }
-        write_folder(folder, {TRAIN: parsed}, card_of(card, snapshot.recipe, counts))
-        seal(snapshot, folder, counts=counts | card, rows=[])
-    return snapshot
 
 
 def demonstrations_freeze(*, project: Project, name: str, user: User | None) -> Snapshot:

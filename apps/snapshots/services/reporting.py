@@ -35,6 +35,7 @@ from apps.snapshots.reports import (
     report_build,
 )
 from apps.snapshots.selectors import snapshots
+from apps.snapshots.selectors.prompts import public_rows, texts_asked
 from apps.snapshots.selectors.snapshots import parts
 from apps.snapshots.services.gathering import material_of
 from apps.snapshots.storage import artifact_store, folder_of
@@ -227,13 +228,20 @@ def report_preview(*, project: Project, recipe: SnapshotRecipe, part: str) -> Re
     return found
 
 
+def has_report(snapshot: Snapshot) -> bool:
+    """Reports are of votes and of what is asked."""
+    return snapshot.kind == Snapshot.Kind.PROMPTS or not (
+        snapshot.is_imported or snapshot.kind == Snapshot.Kind.DEMONSTRATIONS
+    )
+
+
 def report_read(*, snapshot: Snapshot) -> Report | None:
     """The report stored with a frozen dataset, or made from its rows; None where there is none.
 
     Demonstrations alone have no report: their prompts are looked at beside those for RL.
     `Conflict` (report_damaged) when the stored report is missing or changed.
     """
-    if snapshot.state != Snapshot.State.FROZEN:
+    if snapshot.state != Snapshot.State.FROZEN or not has_report(snapshot):
         return None
     stored = snapshot.counts.get("report")
     if not stored:
@@ -279,10 +287,10 @@ def _prompts(snapshot: Snapshot, beside: Snapshot | None) -> Report:
 
 
 def _asked(snapshot: Snapshot) -> tuple[list[str], list[str]]:
-    """The prompts of the training file, and the group of each."""
-    rows = artifact_store().lines(f"{snapshot.uri}/train.jsonl")
+    """The prompts of its public files, and the group of each."""
+    rows = list(public_rows(snapshot))
     groups = [str(row.get("group") or row.get("source") or "") for row in rows]
-    return snapshots.prompt_texts(snapshot), groups
+    return texts_asked(rows), groups
 
 
 def _preview_key(project: Project, recipe: SnapshotRecipe, part: str) -> str:

@@ -21,6 +21,7 @@ from apps.snapshots.reports import PARTS
 from apps.snapshots.screens import exports as screen
 from apps.snapshots.selectors import comparing, snapshots
 from apps.snapshots.selectors.comparing import changed_counts
+from apps.snapshots.selectors.prompts import overlap_with_demonstrations
 from apps.snapshots.services import freezing
 from apps.snapshots.services.improvements import improved_count
 
@@ -147,7 +148,7 @@ def snapshot_detail(request: Request, snapshot: str) -> HttpResponse:
         "uses": snapshots.uses_of(found),
         "may_download": request.role in STAFF,
         "formats": ROW_FORMATS,
-        "overlap": snapshots.overlap_with_demonstrations(found),
+        "overlap": overlap_with_demonstrations(found),
         "before": comparing.one_before(found),
         "has_rows": snapshots.has_rows(found),
         "n_changed": changed_counts([found]).get(found.pk, 0),

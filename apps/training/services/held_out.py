@@ -1,19 +1,27 @@
-"""Keeping the judge held out: a reward model that judges policies rewards none, and learned from
-other rows than the reward model it stands beside."""
+"""What measures is held out from what is trained: judges from rewards and their votes, evaluation
+prompts from training."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
+import numpy as np
 from django.db.models import QuerySet
 
-from apps.common.errors import DomainError
+from apps.common.errors import DomainError, Unprocessable
 from apps.snapshots.models import Snapshot
+from apps.snapshots.selectors.prompts import (
+    Keys,
+    held_out_prompts,
+    held_out_splits,
+    training_prompts,
+)
 from apps.snapshots.selectors.snapshots import shared_training_rows
 from apps.training.models import Artifact, Run, RunInput
 from apps.training.services.kinds import OPTIMISED, REWARDED, Input
 
 _GIVEN_UP = (Run.State.FAILED, Run.State.CANCELLED)
-_LEARNED_FROM = ("data", "hard")  # what a reward run's own rows come as
-_CONTINUED = "base"
+_LEARNED_FROM = ("data", "hard", "prompts")  # what a run's own rows come as
+_CONTINUED = ("base",)  # whose votes a reward model has seen
+_POLICY_FROM = ("base", "sft", "policy")  # whose prompts a policy has seen
 
 
 def held_out_judges(project_id: str) -> set[str]:
@@ -40,8 +48,16 @@ def judge_check(*, project_id: str, kind: str, inputs: Mapping[str, Input]) -> N
         )
     if reward is None or judge is None:
         return
-    shared = shared_training_rows(learned_from(reward), learned_from(judge))
-    if shared:
+    of_reward, of_judge = learned_from(reward), learned_from(judge)
+    if asked := _shared_prompts(of_reward, of_judge):
+        raise DomainError(
+            f"The judge and the reward model learned from the same {asked:,} "
+            f"prompt{'s' if asked > 1 else ''}, labelled elsewhere, so it would confirm the "
+            "reward's mistakes. Import the file twice, one half of its prompts for each.",
+            code="judge_not_held_out",
+            field="inputs.judge",
+        )
+    if shared := shared_training_rows(of_reward, of_judge):
         raise DomainError(
             f"The judge and the reward model learned from the same votes on {shared:,} "
             f"comparison{'s' if shared > 1 else ''}, so it would confirm the reward's mistakes. "
@@ -51,9 +67,78 @@ def judge_check(*, project_id: str, kind: str, inputs: Mapping[str, Input]) -> N
         )
 
 
-def learned_from(run_id: str) -> set[str]:
-    """Snapshots whose training rows a reward model has seen, those of the models it continues
-    from included."""
+def prompts_check(*, kind: str, inputs: Mapping[str, Input]) -> None:
+    """Raises `Unprocessable` on `inputs.prompts`: `no_held_out_prompts` where a policy would be
+    evaluated on what it trains on, `prompts_overlap` where the run trains on prompts that another
+    of its inputs holds out, or holds out prompts that one of its policies learned from."""
+    prompts = inputs.get("prompts")
+    if kind not in REWARDED or not isinstance(prompts, Snapshot):
+        return
+    held_out = held_out_prompts(prompts)
+    if not held_out_splits(prompts):
+        raise _refused(
+            f"'{prompts.name}' holds no prompts out, so the policy would be evaluated on prompts "
+            "that it trains on. Import it again, which holds a share of its groups out, or freeze "
+            "it again with a split.",
+            code="no_held_out_prompts",
+        )
+    trained = training_prompts(prompts)
+    if len(trained) and not len(held_out):
+        raise _refused(
+            f"Every prompt that '{prompts.name}' holds out stands among its training rows too, so "
+            "the policy would be evaluated on prompts that it trains on. Choose a dataset that is "
+            "split by prompt.",
+            code="no_held_out_prompts",
+        )
+    if kind in OPTIMISED:
+        others = {role: one for role, one in inputs.items() if isinstance(one, Snapshot)}
+        for role in _MEASURED_ON & others.keys():
+            _refuse_shared(trained, held_out_prompts(others[role]), prompts, others[role], _TRAINED)
+    learned = {
+        name
+        for role in ("policy", "sft")
+        if (run := _run_of(inputs.get(role))) is not None
+        for name in learned_from(run, through=_POLICY_FROM)
+    }
+    for other in Snapshot.objects.filter(pk__in=learned - {prompts.pk}).order_by("created_at"):
+        _refuse_shared(held_out, training_prompts(other), prompts, other, _HELD_OUT)
+
+
+# Inputs with held-out prompts of their own. Canary pairs are not among them: the reward is asked
+# for its opinion of them, and no policy answers their prompts.
+_MEASURED_ON = {"reward_data", "demonstrations"}
+_TRAINED = "'{prompts}' trains on {n:,} prompt{s} that '{other}' holds out"
+_HELD_OUT = "'{prompts}' holds out {n:,} prompt{s} that the policy learned from in '{other}'"
+
+
+def _refuse_shared(one: Keys, other: Keys, prompts: Snapshot, of: Snapshot, words: str) -> None:
+    n = len(np.intersect1d(one, other, assume_unique=True))
+    if n:
+        said = words.format(prompts=prompts.name, other=of.name, n=n, s="s" if n > 1 else "")
+        raise _refused(
+            f"{said}, so figures on {'them' if n > 1 else 'it'} would be too good. Choose prompts "
+            "without them, or import the dataset again with those rows left out.",
+            code="prompts_overlap",
+        )
+
+
+def _refused(message: str, *, code: str) -> Unprocessable:
+    return Unprocessable(message, code=code, field="inputs.prompts")
+
+
+def _shared_prompts(first: set[str], second: set[str]) -> int:
+    """Prompts in the training rows of both groups of snapshots, of those without votes behind."""
+    elsewhere = Snapshot.objects.filter(pk__in=first | second, recipe__imported=True)
+    asked = {one.pk: set(training_prompts(one).tolist()) for one in elsewhere}
+    return len(
+        set().union(*(asked[pk] for pk in first & asked.keys()))
+        & set().union(*(asked[pk] for pk in second & asked.keys()))
+    )
+
+
+def learned_from(run_id: str, *, through: Collection[str] = _CONTINUED) -> set[str]:
+    """Snapshots whose training rows a model has seen, those of the models it continues from
+    (inputs of the roles `through`) included."""
     found: set[str] = set()
     seen: set[str] = set()
     waiting = {run_id}
@@ -62,7 +147,7 @@ def learned_from(run_id: str) -> set[str]:
         seen |= waiting
         own = rows.filter(role__in=_LEARNED_FROM, snapshot__isnull=False)
         found |= set(own.values_list("snapshot_id", flat=True))
-        waiting = _models(rows.filter(role=_CONTINUED)) - seen
+        waiting = _models(rows.filter(role__in=through)) - seen
     return found
 
 

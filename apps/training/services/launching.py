@@ -15,7 +15,7 @@ from apps.labeling.selectors import settings_get
 from apps.snapshots.models import Snapshot
 from apps.training.models import Artifact, Checkpoint, Run, RunAttempt, RunInput
 from apps.training.services.attempts import run_dispatch
-from apps.training.services.held_out import judge_check
+from apps.training.services.held_out import judge_check, prompts_check
 from apps.training.services.kinds import (
     KINDS,
     SHORT,
@@ -88,6 +88,7 @@ def run_launch(
         _check_votes(project, recipe_config(kind, config).get("votes_each"))
     inputs_check(project_id=project.pk, kind=kind, config=config, inputs=inputs)
     judge_check(project_id=project.pk, kind=kind, inputs=inputs)
+    prompts_check(kind=kind, inputs=inputs)
     if about is not None and about.project_id != project.pk:
         raise DomainError(
             "There is no such run in this project.", code="unknown_run", field="about"

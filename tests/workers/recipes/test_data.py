@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,6 +23,7 @@ from workers.data.batches import (
 from workers.data.snapshot import (
     evaluation_splits,
     read_demonstrations,
+    read_held_out_prompts,
     read_preferences,
     read_prompts,
 )
@@ -122,6 +124,22 @@ def test_prompts_are_distinct_and_may_come_from_any_snapshot_that_has_them(
 ) -> None:
     write(tmp_path, ROW, ROW, ROW | {"prompt": user("the dog")})
     assert [p.messages[0]["content"] for p in read_prompts(tmp_path)] == ["the cat", "the dog"]
+
+
+def test_held_out_prompts_are_those_that_the_training_file_does_not_ask(tmp_path: Path) -> None:
+    def held_out(**options: Any) -> list[str]:
+        return [p.messages[0]["content"] for p in read_held_out_prompts(tmp_path, **options)]
+
+    write(tmp_path, ROW, ROW | {"prompt": user("the dog")})
+    assert held_out() == ["the cat", "the dog"], "there is no other file"
+    write(tmp_path, ROW, ROW | {"prompt": user("the fox")}, split="dev")
+    write(tmp_path, ROW | {"prompt": user("the hen")}, split="smoke")
+    assert held_out() == ["the fox", "the hen"]
+    assert held_out(without=["smoke"]) == ["the fox"]
+    write(tmp_path, ROW, split="dev")
+    with pytest.raises(RecipeError, match="train") as refused:
+        held_out(without=["smoke"])
+    assert refused.value.kind == "no_held_out_rows"
 
 
 def test_every_file_but_train_is_an_evaluation_split(tmp_path: Path) -> None:

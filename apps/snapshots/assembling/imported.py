@@ -1,0 +1,408 @@
+"""Rows from elsewhere: checked, brought into the form of the files, and split.
+
+What stays together on one side of a split is a unit: rows of one group (without a group, of one
+prompt), and rows whose prompts are near-duplicates. A unit's place is the hash of its first group,
+by the seed and the edges that preferences are frozen with: a prompt that one dataset holds out,
+another by the same shares does not train on.
+"""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
+
+from apps.common.errors import DomainError
+from apps.labeling.texts import BadMessages, Messages, loose_key, messages_from
+from apps.snapshots.assembling.rows import (
+    Row,
+    demonstration_row,
+    own_columns,
+    prompt_row,
+    prompt_text,
+)
+from apps.snapshots.models import Snapshot
+from apps.snapshots.recipe import DEV, HELDOUT_GROUPS, PUBLIC_TEST, SMOKE, TRAIN, in_order
+from measures.bootstrap import LEAST_UNITS
+from measures.duplicates import near_duplicates
+from measures.splits import split_of, unit_hash
+
+_TELL_EVERY = 500
+SEED = "concord"  # as recipes of preferences have it
+# Their edges too, with what preferences keep private in the public test.
+SHARES = {TRAIN: 0.8, DEV: 0.1, PUBLIC_TEST: 0.1}
+BY_HASH, NAMED = "hash", "rows"  # how the rows were split
+_SPLIT_NAMES = {
+    **{name: name for name in (TRAIN, SMOKE, DEV, PUBLIC_TEST, HELDOUT_GROUPS)},
+    "validation": DEV,
+    "valid": DEV,
+    "test": PUBLIC_TEST,
+}
+_ABOUT = ("group", "source", "licence", "id", "metadata", "split")
+COLUMNS: Mapping[str, tuple[str, ...]] = {
+    Snapshot.Kind.PROMPTS: ("prompt", "answer", *_ABOUT),
+    Snapshot.Kind.DEMONSTRATIONS: ("prompt", "response", "messages", *_ABOUT),
+    Snapshot.Kind.UNPAIRED: ("prompt", "completion", "label", *_ABOUT),
+}
+OTHER_HALF = "in the other half of the prompts"
+NO_PREFERENCE = "neither answer is preferred"
+REPEATS = "repeats an earlier row"
+_YES = frozenset({"true", "yes", "1", "1.0", "good", "desirable", "up", "chosen"})
+_NO = frozenset({"false", "no", "0", "0.0", "-1", "bad", "undesirable", "down", "rejected"})
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A row in the form of the files, its number where it comes from, and the split it names."""
+
+    number: int
+    row: Row
+    split: str
+
+    @property
+    def prompt(self) -> Messages:
+        return self.row["prompt"] if "prompt" in self.row else self.row["messages"][:-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Rows by split, in order; units by split, and what is to be said about them."""
+
+    files: Mapping[str, list[Given]]
+    units: Mapping[str, int]
+    by: str
+    warnings: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Parsed:
+    """Rows in the form of the files, how many were left out by reason, and what is wrong with the
+    others."""
+
+    rows: list[Given] = field(default_factory=list)
+    dropped: Counter[str] = field(default_factory=Counter)
+    refused: list[DomainError] = field(default_factory=list)
+
+
+def parse_rows(
+    kind: str,
+    rows: Iterable[Mapping[str, Any]],
+    *,
+    numbers: Sequence[int] | None = None,
+    tell: Callable[[int], None] | None = None,
+) -> Parsed:
+    """numbers: what rows are called, where that is not their place. tell: told every few hundred
+    rows how many are done."""
+    found, seen = Parsed(), {}
+    for place, row in enumerate(rows, start=1):
+        if tell and place % _TELL_EVERY == 0:
+            tell(place)
+        try:
+            _add(found, seen, kind, row, numbers[place - 1] if numbers else place)
+        except DomainError as error:
+            found.refused.append(error)
+    return found
+
+
+def _add(found: Parsed, seen: dict[str, Any], kind: str, row: Any, number: int) -> None:
+    if not isinstance(row, Mapping):
+        raise DomainError(
+            f"Row {number} is no object.", code="bad_row", row=number, details="is no object"
+        )
+    for name in row:
+        if kind in COLUMNS and name not in COLUMNS[kind]:
+            known = ", ".join(COLUMNS[kind])
+            raise _bad(number, str(name)[:80], f"is no column of {kind}; there are {known}")
+    clean, split = _PARSERS[kind](row, number), _split(row, number)
+    if clean is None:
+        found.dropped[NO_PREFERENCE] += 1
+        return
+    told = ("messages", "prompt", "completion", "chosen", "rejected")
+    key = json.dumps([clean.get(name) for name in told])
+    said = (clean.get("answer") or clean.get("label"), split)
+    if key in seen:
+        if said != seen[key]:
+            name = "label" if "label" in clean else "answer"
+            name = "split" if said[0] == seen[key][0] else name
+            raise _bad(number, name, "differs from that of an earlier row that asks the same")
+        found.dropped[REPEATS] += 1
+        return
+    seen[key] = said
+    found.rows.append(Given(number, clean, split))
+
+
+def _demonstration(row: Mapping[str, Any], number: int) -> Row:
+    if "messages" in row:
+        messages = _messages(row, "messages", number, role="user")
+        if len(messages) < 2 or messages[-1]["role"] != "assistant":
+            raise _bad(number, "messages", "must ask something and end with the assistant's answer")
+        return demonstration_row(messages[:-1], messages[-1]["content"], _about(row, number))
+    answer = _messages(row, "response", number, role="assistant")
+    if len(answer) != 1 or answer[0]["role"] != "assistant":
+        raise _bad(number, "response", "must be one answer of the assistant")
+    return demonstration_row(_asked(row, number), answer[0]["content"], _about(row, number))
+
+
+def _prompt(row: Mapping[str, Any], number: int) -> Row:
+    answer = row.get("answer")
+    items = answer if isinstance(answer, list) else [answer]
+    if not all(item is None or isinstance(item, str | int | float) for item in items):
+        raise _bad(number, "answer", "must be a text, a number or a list of them")
+    return prompt_row(_asked(row, number), _about(row, number))
+
+
+def _unpaired(row: Mapping[str, Any], number: int) -> Row:
+    answer = _messages(row, "completion", number, role="assistant")
+    _says(answer, "completion", number)
+    word = str(row.get("label")).strip().casefold()
+    if word not in _YES | _NO:
+        raise _bad(number, "label", "must be true or false")
+    side = {"completion": answer, "label": word in _YES}
+    return _elsewhere(row, number, _asked(row, number), side)
+
+
+def _preference(row: Mapping[str, Any], number: int) -> Row | None:
+    """A comparison as files have them (`labeling.formats`): its label says which answer is chosen,
+    else its scores do. None where neither is preferred."""
+    sides = {name: _messages(row, f"response_{name}", number, role="assistant") for name in "ab"}
+    for name, answer in sides.items():
+        _says(answer, f"response_{name}", number)
+    scores = [_score(row.get(f"metadata_{name}")) for name in "ab"]
+    won = row.get("gold")
+    if not won:
+        a, b = scores
+        if a is None or b is None:
+            raise _bad(number, "gold", "is missing, and so are scores: no answer is preferred")
+        won = "tie" if a == b else "a" if a > b else "b"
+    if won not in ("a", "b"):
+        return None
+    lost = "b" if won == "a" else "a"
+    if sides[won] == sides[lost]:
+        raise _bad(number, f"response_{lost}", "is the same text as the other answer")
+    by_side = dict(zip("ab", scores, strict=True))
+    score = {
+        f"{name}_score": by_side[side]
+        for name, side in (("chosen", won), ("rejected", lost))
+        if by_side[side] is not None
+    }
+    said = {"chosen": sides[won], "rejected": sides[lost]}
+    made = _elsewhere(row, number, _asked(row, number), said, more=score) | {"chosen_side": won}
+    models = [str(row.get(f"model_{side}") or "") for side in (won, lost)]
+    return made | {"sources": models}
+
+
+def _says(messages: Messages, name: str, number: int) -> None:
+    if messages[-1]["role"] != "assistant":
+        raise _bad(number, name, "must end with a message of the assistant")
+
+
+def _score(about: Any) -> float | None:
+    given = (about or {}).get("score", (about or {}).get("rating"))
+    try:
+        score = float(given)
+    except (TypeError, ValueError):
+        return None
+    return score if math.isfinite(score) else None
+
+
+def _elsewhere(
+    row: Mapping[str, Any],
+    number: int,
+    prompt: Messages,
+    answers: Mapping[str, Any],
+    more: Mapping[str, Any] | None = None,
+) -> Row:
+    """Columns as rows of votes have them, with no vote behind."""
+    about = _about(row, number).get("metadata") or {}
+    if not isinstance(about, Mapping):
+        raise _bad(number, "metadata", "must be an object")
+    group = row.get("group") or row.get("topic") or loose_key(prompt)
+    return {
+        "prompt": prompt,
+        **answers,
+        "weight": 1.0,
+        "confidence": 1.0,
+        "votes": 0,
+        "group": group,
+        "cluster": group,
+        "source": str(row.get("source") or ""),
+        "licence": str(row.get("licence") or ""),
+        "comparison": "",
+        **own_columns(row.get("id"), {**about, **(more or {})}),
+        "annotator": "",
+    }
+
+
+_PARSERS: Mapping[str, Callable[[Mapping[str, Any], int], Row | None]] = {
+    Snapshot.Kind.PROMPTS: _prompt,
+    Snapshot.Kind.DEMONSTRATIONS: _demonstration,
+    Snapshot.Kind.PREFERENCES: _preference,
+    Snapshot.Kind.UNPAIRED: _unpaired,
+}
+
+
+def _asked(row: Mapping[str, Any], number: int) -> Messages:
+    messages = _messages(row, "prompt", number, role="user")
+    if messages[-1]["role"] != "user":
+        raise _bad(number, "prompt", "must end with a message of the user")
+    return messages
+
+
+def _messages(row: Mapping[str, Any], name: str, number: int, *, role: str) -> Messages:
+    if row.get(name) is None:
+        raise _bad(number, name, "is missing")
+    try:
+        messages = messages_from(row[name], role=role)
+    except BadMessages as error:
+        raise _bad(number, name, str(error)) from error
+    if not messages[-1]["content"].strip():
+        raise _bad(number, name, "is empty")
+    return messages
+
+
+def _about(row: Mapping[str, Any], number: int) -> Mapping[str, Any]:
+    for name in ("group", "topic", "source", "licence"):
+        if not isinstance(row.get(name) or "", str):
+            raise _bad(number, name, "must be text")
+    return row
+
+
+def _split(row: Mapping[str, Any], number: int) -> str:
+    given = row.get("split") or ""
+    name = _SPLIT_NAMES.get(given, "") if isinstance(given, str) else ""
+    if given and not name:
+        raise _bad(number, "split", f"must be one of {', '.join(_SPLIT_NAMES)}")
+    return name
+
+
+def _bad(number: int, name: str, what: str) -> DomainError:
+    return DomainError(
+        f"Row {number}: {name} {what}.", code="bad_row", row=number, field=name, details=what
+    )
+
+
+# Which rows are held out.
+
+
+def place_rows(parsed: Parsed, *, half: str = "") -> Placed:
+    """By the split that every row names, else by hash. Where the rows hold nothing out, a share of
+    the units is held out by hash, at least one of two.
+
+    Rows without a split where others name one, and of units that are named on both sides, are added
+    to what is refused. `half` (first, second) leaves the units of the other half out, by another
+    hash: of one file a reward model then learns from other prompts than its judge.
+    """
+    units = _units(parsed.rows)
+    if half:
+        units = _half(parsed, units, half)
+    given = parsed.rows
+    if not given:
+        return Placed({}, {}, BY_HASH, ())
+    warnings: tuple[str, ...] = ()
+    if {one.split for one in given} - {"", TRAIN}:
+        splits, by = _as_named(parsed, units), NAMED
+    else:
+        splits, warnings = _by_hash(given, units)
+        by = BY_HASH
+    files: dict[str, list[Given]] = {}
+    of_split: dict[str, set[int]] = {}
+    for one, unit, split in zip(given, units, splits, strict=True):
+        if split:
+            files.setdefault(split, []).append(one)
+            of_split.setdefault(split, set()).add(unit)
+    counts = {name: len(of) for name, of in of_split.items()}
+    return Placed(in_order(files), in_order(counts), by, (*warnings, *_about_size(counts)))
+
+
+def _units(given: Sequence[Given]) -> list[int]:
+    """The unit of each row."""
+    if not given:
+        return []
+    texts: dict[str, int] = {}  # distinct prompts, which may recur in thousands of rows
+    text_of = [texts.setdefault(prompt_text(one.prompt), len(texts)) for one in given]
+    family = near_duplicates(list(texts)).family[text_of]
+    groups: dict[str, int] = {}
+    group_of = [groups.setdefault(_group(one), len(groups)) for one in given]
+    n = len(texts)  # families are the first n nodes, groups the rest
+    ties = (np.ones(len(given)), (family, np.asarray(group_of) + n))
+    _, label = connected_components(
+        sparse.coo_matrix(ties, shape=(n + len(groups),) * 2), directed=False
+    )
+    return [int(unit) for unit in label[family]]
+
+
+def _group(one: Given) -> str:
+    return one.row["group"] or loose_key(one.prompt)
+
+
+def _as_named(parsed: Parsed, units: Sequence[int]) -> list[str]:
+    """The split of each row; "" for those that are refused."""
+    first: dict[tuple[int, bool], Given] = {}
+    splits = []
+    for one, unit in zip(parsed.rows, units, strict=True):
+        what = "" if one.split else "is empty, but other rows name theirs"
+        if other := first.get((unit, one.split != TRAIN)):
+            what = what or (
+                f"is {one.split}, but row {other.number}, of the same group or with nearly the "
+                f"same prompt, is in {other.split}"
+            )
+        if what:
+            parsed.refused.append(_bad(one.number, "split", what))
+        else:
+            first.setdefault((unit, one.split == TRAIN), one)
+        splits.append("" if what else one.split)
+    return splits
+
+
+def _keys(given: Sequence[Given], units: Sequence[int]) -> dict[int, str]:
+    """What each unit is hashed by."""
+    keys: dict[int, str] = {}
+    for one, unit in zip(given, units, strict=True):
+        key = _group(one)
+        keys[unit] = min(key, keys.get(unit, key))
+    return keys
+
+
+def _half(parsed: Parsed, units: Sequence[int], half: str) -> list[int]:
+    """Leaves the other half out; the units of the rows that stay."""
+    first = {u: unit_hash(k, "halves") < 0.5 for u, k in _keys(parsed.rows, units).items()}
+    kept = [
+        (one, unit)
+        for one, unit in zip(parsed.rows, units, strict=True)
+        if first[unit] == (half == "first")
+    ]
+    parsed.dropped[OTHER_HALF] += len(parsed.rows) - len(kept)
+    parsed.rows = [one for one, _ in kept]
+    return [unit for _, unit in kept]
+
+
+def _by_hash(given: Sequence[Given], units: Sequence[int]) -> tuple[list[str], tuple[str, ...]]:
+    keys = _keys(given, units)
+    if len(keys) == 1:
+        return [TRAIN] * len(given), (
+            "All rows are of one group, or their prompts are near-duplicates of each other, so "
+            "none is held out. Evaluation, PPO and GRPO take no such dataset as prompts.",
+        )
+    split = {unit: split_of(key, SHARES, SEED) for unit, key in keys.items()}
+    by_place = sorted(keys, key=lambda unit: unit_hash(keys[unit], SEED))
+    if all(name == TRAIN for name in split.values()):
+        split[by_place[-1]] = DEV
+    if TRAIN not in split.values():
+        split[by_place[0]] = TRAIN
+    return [split[unit] for unit in units], ()
+
+
+def _about_size(units: Mapping[str, int]) -> tuple[str, ...]:
+    n = Counter(units)
+    held_out = n.total() - n[TRAIN]
+    if not 0 < held_out < LEAST_UNITS:
+        return ()
+    return (
+        f"Only {held_out} group{'s are' if held_out > 1 else ' is'} held out: under {LEAST_UNITS} "
+        "there is no interval over groups.",
+    )
