@@ -18,7 +18,8 @@ from apps.loop.api import router as overview
 from apps.monitoring.api.incidents import router as incidents
 from apps.monitoring.api.service import router as monitoring
 from apps.snapshots.api import router as snapshots
-from apps.training.api import router as training
+from apps.training.api.models import router as models
+from apps.training.api.runs import router as training
 
 api = api_make(
     title="Concord",
@@ -42,6 +43,7 @@ for _router in (
     disputes,
     snapshots,
     training,
+    models,
     reward_models,
     rounds,
     scores,

@@ -146,6 +146,11 @@ class Store:
         with self._clear(relative):
             return self._fs.exists(self._at(relative))
 
+    def size(self, relative: str) -> int:
+        """Bytes of a file."""
+        with self._clear(relative):
+            return int(self._fs.size(self._at(relative)))
+
     def write_bytes(self, relative: str, data: bytes) -> str:
         """Writes whole, returns the SHA-256 of the content."""
         with self._clear(relative, writes=True), self.open(relative, "wb") as file:

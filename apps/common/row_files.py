@@ -1,7 +1,8 @@
 """Rows as a file that somebody downloads: JSON Lines, Parquet, CSV."""
 
 import json
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
 from tempfile import SpooledTemporaryFile
@@ -9,8 +10,9 @@ from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from django.http import FileResponse, StreamingHttpResponse
+from django.http import FileResponse, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
+from django.utils.http import content_disposition_header
 
 from apps.common.spreadsheet import csv_lines
 
@@ -43,6 +45,33 @@ def download_response(sent: Export) -> HttpResponseBase:
         )
     response = StreamingHttpResponse(sent.content, content_type=sent.media_type)
     response["Content-Disposition"] = f'attachment; filename="{sent.name}"'
+    return response
+
+
+def resumable_response(
+    request: HttpRequest,
+    *,
+    name: str,
+    size: int,
+    etag: str,
+    chunks: Callable[[int], Iterator[bytes]],
+) -> HttpResponseBase:
+    """A file of `size` bytes that is made while it is sent, `chunks` from a byte on: from the first
+    one, or from where the request continues (`Range: bytes=N-`), if it continues this very file
+    (`If-Range`)."""
+    asked = re.fullmatch(r"bytes=(\d{1,15})-", request.headers.get("Range", ""))
+    if request.headers.get("If-Range", etag) != etag:
+        asked = None
+    start = int(asked[1]) if asked else 0
+    if start > size or (asked and start == size):
+        return HttpResponse(status=416, headers={"Content-Range": f"bytes */{size}"})
+    response = StreamingHttpResponse(chunks(start), content_type="application/octet-stream")
+    response["Content-Disposition"] = content_disposition_header(True, name)
+    response["Content-Length"] = str(size - start)
+    response["Accept-Ranges"], response["ETag"] = "bytes", etag
+    if asked:
+        response.status_code = 206
+        response["Content-Range"] = f"bytes {start}-{size - 1}/{size}"
     return response
 
 

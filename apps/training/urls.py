@@ -44,6 +44,11 @@ urlpatterns = [
     path("<slug:slug>/models/", models.model_list, name="models"),
     path("<slug:slug>/models/<str:checkpoint_id>/", models.model_detail, name="model"),
     path(
+        "<slug:slug>/models/<str:checkpoint_id>/download/",
+        models.model_download,
+        name="model_download",
+    ),
+    path(
         "<slug:slug>/models/<str:checkpoint_id>/evaluate/",
         launch.model_evaluate,
         name="model_evaluate",

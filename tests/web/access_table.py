@@ -601,6 +601,13 @@ TRAINING = [
     post("training:alert_acknowledge", STAFF, args=alert_id),
     page("training:models", STAFF),
     page("training:model", STAFF, args=lambda w: {"checkpoint_id": w.checkpoint.pk}),
+    # a drill leaves no model to take out
+    page(
+        "training:model_download",
+        STAFF,
+        args=lambda w: {"checkpoint_id": w.checkpoint.pk},
+        ok=404,
+    ),
     # a drill's checkpoint answers no prompts
     post(
         "training:model_evaluate",
@@ -610,6 +617,7 @@ TRAINING = [
     ),
 ]
 
+A_MODEL = "/projects/{slug}/models/{checkpoint_id}"
 TRAINING_API = [
     api("GET /projects/{slug}/runs", STAFF),
     api("POST /projects/{slug}/runs", STAFF, data={"kind": "drill", "name": "d"}, ok=201),
@@ -622,6 +630,11 @@ TRAINING_API = [
     api(f"GET {RUN}/pairs", STAFF, args=run_id),
     api(f"POST {RUN}/pairs", STAFF, args=run_id, data={}),
     api(f"DELETE {RUN}/pairs", STAFF, args=run_id),
+    api("GET /projects/{slug}/models", STAFF),
+    api(f"GET {A_MODEL}", STAFF, args=lambda w: {"checkpoint_id": w.checkpoint.pk}),
+    api(
+        f"GET {A_MODEL}/download", STAFF, args=lambda w: {"checkpoint_id": w.checkpoint.pk}, ok=404
+    ),
     api("GET /projects/{slug}/fleet", STAFF),
     api(f"POST {RUN}/move", STAFF, args=run_id, data={"to": "up"}, ok=409),
     api(f"POST {RUN}/priority", STAFF, args=run_id, data={"priority": "low"}, ok=409),

@@ -17,6 +17,7 @@ from workers.checks.asking import (
 from workers.checks.found import CONFIRMS, REFUTES, UNDECIDED, Found, Pace
 from workers.config.inference import CheckSettings
 from workers.context import RunContext
+from workers.contract.model_files import state_of
 from workers.contract.numbers import plain
 from workers.ppo.model import CRITIC_FILE, VALUE_HEAD_FILE, ActorCritic, critic_of
 from workers.preflight.critic import DEAD, FixedRollout, critic_finding, fit_critic
@@ -107,7 +108,7 @@ def look(context: RunContext, settings: CheckSettings, pace: Pace) -> Found:
 
 def trained(context: RunContext, policy: "PreTrainedModel") -> ActorCritic:
     """The policy with the critic that its checkpoint holds; with a new head where it holds none."""
-    folder = context.input_path("policy")
+    folder = state_of(context.input_path("policy"))
     critic = critic_of(policy) if (folder / CRITIC_FILE).is_file() else None
     actor_critic = ActorCritic(policy, critic=critic)
     if (folder / VALUE_HEAD_FILE).is_file():

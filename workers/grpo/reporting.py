@@ -14,6 +14,7 @@ from transformers import TrainerControl, TrainerState, TrainingArguments
 from workers.config.grpo import GRPOSettings
 from workers.context import RunContext
 from workers.contract.events import Alert, ReviewRequested, Sample
+from workers.contract.model_files import state_in, state_of
 from workers.grpo.metrics import Judged
 from workers.guardrails import CUT_ANSWERS
 from workers.ppo.evaluation import CANARY_PAIRS, ROLES
@@ -122,11 +123,11 @@ class GroupReporter(Reporter):
             "baseline": self.mark,
             "riders": {name: rider.state() for name, rider in self.riders.items()},
         }
-        (folder / STATE).write_text(json.dumps(kept))
+        (state_in(folder) / STATE).write_text(json.dumps(kept))
 
     def restore(self, folder: Path) -> None:
         """What the library's own state does not hold; it forgets the evaluation of step 0 too."""
-        kept = json.loads((folder / STATE).read_text())
+        kept = json.loads((state_of(folder) / STATE).read_text())
         self.best_score, self.not_better = kept["best_score"], kept["not_better"]
         self.mark = kept["baseline"]
         for name, rider in self.riders.items():

@@ -4,11 +4,13 @@ Weights are safetensors only and code from a model folder is never run. Whether 
 reached is the environment's business (`HF_HUB_OFFLINE`).
 """
 
+import copy
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+import safetensors.torch
 import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
@@ -17,6 +19,7 @@ from transformers import (
     AutoModelForCausalLM,
     AutoModelForSequenceClassification,
     AutoTokenizer,
+    GenerationConfig,
     PretrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -72,6 +75,7 @@ def named_model(name: str, setting: str = "base_model") -> str | Path:
 def load_causal(source: str | Path, *, device: torch.device | None = None) -> PreTrainedModel:
     """A causal language model in float32, dropout off."""
     model = _load(AutoModelForCausalLM, source, use_safetensors=True, dtype=torch.float32)
+    _note_precision(model, source)
     _check_finite(model, source)
     disable_dropout(model)
     return model.to(device or pick_device())
@@ -95,6 +99,7 @@ def load_scorer(
         dtype=torch.float32,
         num_labels=1,
     )
+    _note_precision(model, source)
     _check_finite(model, source)
     model.config.get_text_config().pad_token_id = tokenizer.pad_token_id
     model.config.pad_token_id = tokenizer.pad_token_id
@@ -142,11 +147,68 @@ def _load(factory: Any, source: str | Path, **options: object) -> Any:
         ) from error
 
 
+# A model is trained in float32 and saved in the precision of the files that it came from.
+
+EXACT = "weights.safetensors"  # among the trainer's state: the weights as they are trained
+
+
+def _note_precision(model: PreTrainedModel, source: str | Path) -> None:
+    vars(model)["files_dtype"] = read_config(source).dtype or model.dtype  # rides in copies
+
+
+def files_dtype(model: nn.Module) -> torch.dtype:
+    """The precision in which a model is saved."""
+    dtype: torch.dtype = vars(model).get("files_dtype", model.dtype)
+    return dtype
+
+
 def save_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-    """A normal model folder: configuration, safetensors, tokenizer."""
+    """A normal model folder: configuration, safetensors, tokenizer; ready to answer."""
     folder.mkdir(parents=True, exist_ok=True)
-    model.save_pretrained(folder, safe_serialization=True)
+    dtype, state = files_dtype(model), None
+    if dtype != model.dtype:
+        own = model.state_dict(keep_vars=True)
+        cast = {id(t): t for t in own.values()}  # once for each, for tied ones stay one
+        cast = {key: t.detach().to(dtype) for key, t in cast.items() if t.is_floating_point()}
+        state = {name: cast.get(id(t), t) for name, t in own.items()}
+    model.save_pretrained(folder, state_dict=state)
+    config = copy.deepcopy(model.config)
+    for part in (config, config.get_text_config()):
+        part.dtype = dtype
+        if hasattr(part, "use_cache"):
+            part.use_cache = True
+    config.save_pretrained(folder)
+    if model.can_generate():
+        _generation(model, tokenizer).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+
+
+def _generation(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> GenerationConfig:
+    """Ends where answers end here. Of the model's own it keeps how answers are drawn, and nothing
+    that changes what is likely (a repetition penalty), for no training heeds that."""
+    ends, own = list(stop_ids(model, tokenizer)), model.generation_config
+    drawn = {}
+    if own is not None and own.do_sample:
+        names = ("do_sample", "temperature", "top_p", "top_k")
+        drawn = {n: v for n in names if (v := getattr(own, n)) is not None}
+    return GenerationConfig(
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=ends[0] if len(ends) == 1 else ends or None,
+        pad_token_id=tokenizer.pad_token_id,
+        **drawn,
+    )
+
+
+def save_exact(model: nn.Module, folder: Path) -> None:
+    """The weights as they are, where the files of the model round them."""
+    if files_dtype(model) != model.dtype:
+        safetensors.torch.save_model(model, str(folder / EXACT))
+
+
+def load_exact(model: nn.Module, folder: Path) -> None:
+    """Put them back, where there are some."""
+    if (folder / EXACT).is_file():
+        safetensors.torch.load_model(model, folder / EXACT)
 
 
 def weights_sha256(model: nn.Module) -> str:

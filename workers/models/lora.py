@@ -9,6 +9,7 @@ Source: Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models"; pe
 
 import contextlib
 import copy
+import json
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,10 +28,9 @@ from peft.utils import load_peft_weights
 from torch import nn
 from transformers import PreTrainedModel
 
+from workers.contract.model_files import ADAPTER, CARD
 from workers.layouts.gathered import whole_of
 from workers.models.loading import state_sha256
-
-ADAPTER = "adapter"
 
 
 @contextlib.contextmanager
@@ -101,8 +101,14 @@ def merged(model: PeftModel) -> PreTrainedModel:
 
 
 def save_adapter(model: PeftModel, folder: Path) -> None:
+    """As peft does, without the folder of this machine that the base was read from."""
     with _known_warnings():
         model.save_pretrained(str(folder / ADAPTER), save_embedding_layers=False)
+    (folder / ADAPTER / CARD).unlink(missing_ok=True)  # peft's own says nothing else
+    path = folder / ADAPTER / "adapter_config.json"
+    config = json.loads(path.read_text())
+    if Path(config["base_model_name_or_path"] or "").is_dir():
+        path.write_text(json.dumps(config | {"base_model_name_or_path": None}, indent=2))
 
 
 @torch.no_grad()

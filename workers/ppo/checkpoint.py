@@ -15,6 +15,7 @@ from transformers import PreTrainedTokenizerBase
 from workers import ranks
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
+from workers.contract.model_files import state_in, state_of
 from workers.layouts.gathered import is_split
 from workers.models.loading import laid_like, whole
 from workers.ppo.distributed import Zero, gathered_weights
@@ -23,11 +24,10 @@ from workers.ppo.setup import Models
 from workers.rl.masked import RunningMoments
 from workers.samples import write_lines
 
-# The training state beside a model folder: safetensors and JSON, nothing pickled.
+# The training state: safetensors and JSON, nothing pickled.
 #
-# model folder (config.json, model.safetensors, tokenizer …)   any program can load it
-# training_state.safetensors                                   optimizer moments
-# training_state.json                                          counters, controller, scales
+# training_state.safetensors   optimizer moments
+# training_state.json          counters, controller, scales
 
 TENSORS = "training_state.safetensors"
 SCALARS = "training_state.json"
@@ -53,8 +53,9 @@ def save_training_state(
                 tensors[name] = of_all.detach().cpu().contiguous().clone()
     if not ranks.is_first():
         return
-    save_file(tensors, folder / TENSORS)
-    (folder / SCALARS).write_text(json.dumps(dict(scalars), indent=1))
+    place = state_in(folder)
+    save_file(tensors, place / TENSORS)
+    (place / SCALARS).write_text(json.dumps(dict(scalars), indent=1))
 
 
 def load_training_state(
@@ -67,8 +68,8 @@ def load_training_state(
     Raises `RecipeError` (damaged_checkpoint) when the files are missing or of another model.
     """
     try:
-        tensors = load_file(folder / TENSORS)
-        scalars = json.loads((folder / SCALARS).read_text())
+        tensors = load_file(state_of(folder) / TENSORS)
+        scalars = json.loads((state_of(folder) / SCALARS).read_text())
     except OSError as error:
         raise RecipeError(
             "damaged_checkpoint", Fault.DATA, f"the checkpoint holds no training state: {error}"
@@ -180,7 +181,7 @@ class Kept:
 
     def load(self, folder: Path) -> None:
         """Those of a checkpoint; a resumed run continues behind them."""
-        path = folder / ROLLOUTS_FILE
+        path = state_of(folder) / ROLLOUTS_FILE
         if path.is_file():
             with path.open(encoding="utf-8") as lines:
                 self._records.extend(json.loads(line) for line in lines)
@@ -224,7 +225,7 @@ def save_checkpoint(
     save(folder, models.actor_critic, models.tokenizer, optimizer, state, afresh=models.afresh)
     if not ranks.is_first():
         return
-    kept.write(folder)
+    kept.write(state_in(folder))
     context.save_checkpoint(folder, step=state.step, tags=tags, metrics=metrics)
     shutil.rmtree(folder)
     kept.publish(context, pause_s=PAUSE_S)

@@ -10,8 +10,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from workers.contract.model_files import state_in, state_of
 from workers.models.forward import LOGITS_CHUNK, can_pack, response_states, score_responses
-from workers.models.loading import save_model
+from workers.models.loading import load_exact, save_exact, save_model
 from workers.models.lora import load_adapter, merged, save_adapter
 
 # A policy and its critic.
@@ -141,26 +142,30 @@ class ActorCritic(nn.Module):
 
     def save(self, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
         """A model folder that any program can load (adapters merged into the weights), beside it
-        the adapters as they are, because merging rounds, and the critic."""
+        the adapters as they are, because merging rounds; the critic among the trainer's state."""
+        place = state_in(folder)
         if self.adapted is None:
             save_model(self.policy, tokenizer, folder)
+            save_exact(self.policy, place)
         else:
             save_model(merged(self.adapted), tokenizer, folder)
             save_adapter(self.adapted, folder)
-        save_file(self.value_head.state_dict(), folder / VALUE_HEAD_FILE)
+        save_file(self.value_head.state_dict(), place / VALUE_HEAD_FILE)
         if self.critic is not None:
-            save_file(_own_memory(self.critic), folder / CRITIC_FILE)
+            save_file(_own_memory(self.critic), place / CRITIC_FILE)
 
     def load(self, folder: Path) -> None:
-        """Adapters and critic of a checkpoint; weights of a policy without adapters are loaded
-        with the model itself."""
-        device = str(self.value_head.weight.device)
+        """Adapters and critic of a checkpoint. Weights of a policy without adapters are loaded
+        with the model itself; here come those that its files round."""
+        device, place = str(self.value_head.weight.device), state_of(folder)
         if self.adapted is not None:
             load_adapter(self.adapted, folder)
+        else:
+            load_exact(self.policy, place)
         with torch.no_grad():
-            self.value_head.load_state_dict(load_file(folder / VALUE_HEAD_FILE, device=device))
+            self.value_head.load_state_dict(load_file(place / VALUE_HEAD_FILE, device=device))
             if self.critic is not None:
-                self.critic.load_state_dict(load_file(folder / CRITIC_FILE, device=device))
+                self.critic.load_state_dict(load_file(place / CRITIC_FILE, device=device))
 
 
 def critic_of(policy: PreTrainedModel) -> PreTrainedModel:

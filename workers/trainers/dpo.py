@@ -32,6 +32,7 @@ from trl import DPOConfig, DPOTrainer
 from workers import ranks
 from workers.config.training import DPOSettings
 from workers.context import RunContext
+from workers.contract.model_files import state_in, state_of
 from workers.data.batches import Encoded, LengthGroupedSampler, PairEncoder
 from workers.data.snapshot import Messages, Preference
 from workers.layouts.shards import ALONE, Shares
@@ -183,7 +184,7 @@ class Precomputed:
     @classmethod
     def load(cls, folder: Path, key: str) -> "Precomputed | None":
         """Those of a checkpoint, if they are of this very reference and of these very pairs."""
-        path = folder / FILE
+        path = state_of(folder) / FILE
         if not path.is_file():
             return None
         with safe_open(path, framework="pt") as file:
@@ -381,7 +382,7 @@ class PairTrainer(PartedTRL, DPOTrainer, BelowTRL):
 
     def save_state(self, folder: Path) -> None:
         if self.precomputed is not None and self.args.should_save:
-            self.precomputed.save(folder)
+            self.precomputed.save(state_in(folder))
         super().save_state(folder)
 
 

@@ -32,6 +32,7 @@ from transformers import TrainerCallback, TrainerState
 
 from workers import ranks
 from workers.contract.events import Fault, RecipeError
+from workers.contract.model_files import state_in, state_of
 from workers.data.batches import OrderSampler, StepBatches
 from workers.layouts.arguments import splitting
 from workers.layouts.gathered import (
@@ -43,6 +44,7 @@ from workers.layouts.gathered import (
     whole_state,
     whole_weights,
 )
+from workers.models.loading import EXACT, save_exact, save_model
 from workers.models.lora import load_adapter, merged, save_adapter
 
 OPTIMIZER, SCHEDULER, STATE = "optimizer.pt", "scheduler.pt", "trainer_state.json"
@@ -322,13 +324,14 @@ class GuardedTrainer(transformers.Trainer):
             return
         saved = saved_state(self.resumed)
         self.state.global_step, self.state.log_history = saved.global_step, saved.log_history
-        known = torch.load(self.resumed / OPTIMIZER, map_location="cpu", weights_only=True)
+        place = state_of(self.resumed)
+        known = torch.load(place / OPTIMIZER, map_location="cpu", weights_only=True)
         if self.apart:
             put_state(self.own_optimizer, self.groups, known)
         else:
             self.optimizer.load_state_dict(known)
-        self.lr_scheduler.load_state_dict(torch.load(self.resumed / SCHEDULER, weights_only=True))
-        self.randomness = self.resumed / randomness_file()
+        self.lr_scheduler.load_state_dict(torch.load(place / SCHEDULER, weights_only=True))
+        self.randomness = place / randomness_file()
 
     def save_state(self, folder: Path) -> None:
         """Adds to a checkpoint what the library leaves out; every rank must call."""
@@ -337,11 +340,15 @@ class GuardedTrainer(transformers.Trainer):
             if self.apart
             else self.optimizer.state_dict()
         )
-        folder.mkdir(parents=True, exist_ok=True)
+        place = state_in(folder)
         if self.args.should_save:
-            torch.save(optimizer, folder / OPTIMIZER)
-            torch.save(self.lr_scheduler.state_dict(), folder / SCHEDULER)
-        torch.save(present_randomness(), folder / randomness_file())
+            torch.save(optimizer, place / OPTIMIZER)
+            torch.save(self.lr_scheduler.state_dict(), place / SCHEDULER)
+            (folder / STATE).replace(place / STATE)
+            model = self.whole_copy if self.apart else self.model
+            if model is not None and not isinstance(model, PeftModel):
+                save_exact(model, place)
+        torch.save(present_randomness(), place / randomness_file())
         self.accelerator.wait_for_everyone()
 
     def restore_randomness(self) -> None:
@@ -360,8 +367,7 @@ class GuardedTrainer(transformers.Trainer):
             return
         folder = Path(output_dir or self.args.output_dir)
         whole: Any = merged(model) if isinstance(model, PeftModel) else model
-        whole.save_pretrained(folder)
-        self.processing_class.save_pretrained(folder)
+        save_model(whole, self.processing_class, folder)
         if isinstance(model, PeftModel):
             save_adapter(model, folder)
 
@@ -392,7 +398,7 @@ def planned_steps(args: Any, rows: int) -> tuple[int, int]:
 
 def saved_state(folder: Path) -> TrainerState:
     """The library's own record of a checkpoint: its step, and what was logged."""
-    return TrainerState.load_from_json(str(folder / STATE))
+    return TrainerState.load_from_json(str(state_of(folder) / STATE))
 
 
 def moved(data: Any, device: torch.device) -> Any:
@@ -411,7 +417,9 @@ def load_weights(model: nn.Module, folder: Path) -> None:
     if isinstance(model, PeftModel):
         load_adapter(model, folder)
         return
-    saved = {n: w for path in folder.glob("model*.safetensors") for n, w in load_file(path).items()}
+    exact = list(state_of(folder).glob(EXACT))
+    paths = exact or folder.glob("model*.safetensors")
+    saved = {name: weight for path in paths for name, weight in load_file(path).items()}
     missing, unknown = model.load_state_dict(saved, strict=False)
     weights = model.state_dict(keep_vars=True)
     known = {id(weights[name]) for name in saved if name in weights}

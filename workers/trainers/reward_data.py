@@ -12,6 +12,7 @@ from transformers import PreTrainedTokenizerBase
 from workers.config.training import RewardSettings
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
+from workers.contract.model_files import state_in, state_of
 from workers.data.batches import Encoded, PairEncoder, assign_folds, fold_keys
 from workers.data.snapshot import (
     TRAIN,
@@ -226,15 +227,16 @@ class Progress:
         return sum(result.steps for result in self.done)
 
     def write(self, folder: Path) -> None:
-        (folder / FILE).write_text(json.dumps({"version": 1, **asdict(self)}))
+        (state_in(folder) / FILE).write_text(json.dumps({"version": 1, **asdict(self)}))
 
     @classmethod
     def read(cls, folder: Path) -> "Progress":
         """Of a checkpoint; one without the file is of a run with a single part, under way."""
-        if not (folder / FILE).is_file():
+        path = state_of(folder) / FILE
+        if not path.is_file():
             return cls(current=MODEL)
         try:
-            data = json.loads((folder / FILE).read_text())
+            data = json.loads(path.read_text())
             return cls(
                 done=[
                     Result(**r | {"scores": {s: Scores(**v) for s, v in r["scores"].items()}})

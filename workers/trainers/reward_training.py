@@ -18,6 +18,7 @@ from transformers import PreTrainedTokenizerBase, TrainingArguments, set_seed
 from workers.config.training import RewardSettings
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
+from workers.contract.model_files import state_in, state_of
 from workers.layouts.shards import Shares
 from workers.models.loading import load_scorer
 from workers.models.lora import attach_lora
@@ -196,7 +197,7 @@ class Training:
             return
         self._add_members(folder)
         if self.settings.patience and self.progress.current and self._best.is_dir():
-            _link_tree(self._best, folder / "best")
+            _link_tree(self._best, state_in(folder) / "best")
         self.progress.write(folder)
 
     def _add_members(self, folder: Path) -> None:
@@ -249,9 +250,9 @@ class Training:
         shutil.rmtree(self._members, ignore_errors=True)
         for result in self.progress.members:
             shutil.copytree(folder / result.name, self._members / result.name)
-        if (folder / "best").is_dir():
+        if (best := state_of(folder) / "best").is_dir():
             shutil.rmtree(self._best, ignore_errors=True)
-            shutil.copytree(folder / "best", self._best)
+            shutil.copytree(best, self._best)
 
 
 def _link_tree(source: Path, target: Path) -> None:

@@ -28,6 +28,7 @@ from workers import ranks
 from workers.config.training import TrainingSettings
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
+from workers.contract.model_files import state_in, state_of
 from workers.data.snapshot import TRAIN
 from workers.guardrails import live_engine, report, stop_error
 from workers.layouts.arguments import layout_arguments
@@ -119,7 +120,7 @@ class Reporter(TrainerCallback):
     def finish_folder(self, folder: Path) -> None:
         """Adds to a checkpoint what the library's trainer does not know of; the first rank."""
         if self.context.writer is not None:
-            (folder / GUARDS_FILE).write_text(json.dumps(self.rules.state()))
+            (state_in(folder) / GUARDS_FILE).write_text(json.dumps(self.rules.state()))
 
     def save_checkpoint(
         self, folder: Path, step: int, tags: list[str], metrics: dict[str, float]
@@ -304,8 +305,8 @@ def train_from(context: RunContext, trainer: Any, resume: Path | None, *, offset
     trainer.guard, reporter.trainer = reporter, trainer
     if resume is not None:
         trainer.resume_from(resume)
-        if (resume / GUARDS_FILE).is_file():
-            reporter.rules.restore(json.loads((resume / GUARDS_FILE).read_text()))
+        if (guards := state_of(resume) / GUARDS_FILE).is_file():
+            reporter.rules.restore(json.loads(guards.read_text()))
     elif trainer.eval_dataset is not None:
         trainer.evaluate()  # the curve starts before the first step
     if reporter.stop is None:

@@ -20,7 +20,7 @@ from apps.evaluation.selectors.models import (
     reward_models,
 )
 from apps.evaluation.services.reviewing import assessment_start, model_review
-from apps.training.api import RunOut
+from apps.training.api.runs import RunOut
 from apps.training.models import Checkpoint
 from apps.training.selectors.pages import input_resolve
 from measures.trust.findings import finding_to_json

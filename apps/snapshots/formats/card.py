@@ -110,16 +110,27 @@ class Folder:
 
 def card_text(folder: Folder) -> str:
     """README.md of the folder."""
-    return f"---\n{_header(folder)}---\n\n{_body(folder)}"
+    return f"{_header(folder)}\n{_body(folder)}"
 
 
-def _header(folder: Folder) -> str:
-    licences = sorted({_LICENCES.get(name.strip().lower(), "other") for name in folder.licences})
-    fields: dict[str, Any] = {"pretty_name": folder.title}
+def licence_fields(names: Sequence[str]) -> dict[str, Any]:
+    """As Hugging Face has them in the header."""
+    licences = sorted({_LICENCES.get(name.strip().lower(), "other") for name in names})
+    fields: dict[str, Any] = {}
     if licences:
         fields["license"] = licences[0] if len(licences) == 1 else licences
     if "other" in licences:
-        fields["license_name"] = ", ".join(folder.licences)
+        fields["license_name"] = ", ".join(names)
+    return fields
+
+
+def header_text(fields: Mapping[str, Any]) -> str:
+    lines = (f"{name}: {json.dumps(v, ensure_ascii=False)}\n" for name, v in fields.items())
+    return f"---\n{''.join(lines)}---\n"
+
+
+def _header(folder: Folder) -> str:
+    fields = {"pretty_name": folder.title} | licence_fields(folder.licences)
     if folder.languages:
         fields["language"] = list(folder.languages)
     fields["task_categories"] = ["text-generation"]
@@ -131,9 +142,7 @@ def _header(folder: Folder) -> str:
             "data_files": [{"split": name, "path": f"{name}.jsonl"} for name in folder.splits],
         }
     ]
-    return "".join(
-        f"{name}: {json.dumps(value, ensure_ascii=False)}\n" for name, value in fields.items()
-    )
+    return header_text(fields)
 
 
 def _body(folder: Folder) -> str:

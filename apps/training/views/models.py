@@ -4,16 +4,21 @@ import secrets
 
 from django.core.paginator import Paginator
 from django.http import HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from apps.accounts.permissions import STAFF, project_page
 from apps.common.http import Request
+from apps.common.row_files import resumable_response
 from apps.snapshots.selectors.lineage import datasets_behind
 from apps.training import display, selectors, services
 from apps.training.models import Checkpoint, Run
+from apps.training.screens.use import use_of
 from apps.training.selectors import pages
+from apps.training.services.downloads import model_archive
 from apps.training.services.kinds import POLICIES, REWARDS
+from workers.contract.model_files import MERGED
 
 PER_PAGE = 50
 
@@ -52,6 +57,7 @@ def model_detail(request: Request, checkpoint_id: str) -> HttpResponse:
         "may_watch": run.kind in POLICIES | REWARDS
         and checkpoint.status not in (Checkpoint.Status.REJECTED, Checkpoint.Status.RETIRED),
         "may_evaluate": run.kind in POLICIES and not services.evaluation_missing(checkpoint),
+        "use": use_of(checkpoint),
         "key": secrets.token_urlsafe(16),
         "counts": checkpoint in selectors.checkpoints(run),
         "up": selectors.lineage_up(run),
@@ -63,3 +69,15 @@ def model_detail(request: Request, checkpoint_id: str) -> HttpResponse:
         "nav": "models",
     }
     return render(request, "training/model.html", context)
+
+
+@require_safe
+@project_page(STAFF)
+def model_download(request: Request, checkpoint_id: str) -> HttpResponseBase:
+    """`?part=merged|adapter`: a tar of it."""
+    model = pages.checkpoint_get(project=request.project, checkpoint_id=checkpoint_id)
+    part = request.GET.get("part", MERGED)
+    sent = model_archive(model=model, part=part, user=request.user)
+    return resumable_response(
+        request, name=sent.name, size=sent.size, etag=sent.etag, chunks=sent.chunks
+    )

@@ -24,6 +24,7 @@ from tests.workers.recipes.test_dpo_losses import ROWS, arguments, assistant, pr
 from tests.workers.recipes.test_resume import check_joined, curves, stop_and_resume
 from workers.config import settings_for
 from workers.contract.events import RecipeError
+from workers.contract.model_files import state_of
 from workers.models.loading import load_causal, save_model
 from workers.recipes.dpo import with_reference
 from workers.trainers.dpo import FILE, PairTrainer, encode_pairs
@@ -177,8 +178,8 @@ def test_a_resumed_run_reads_the_references_values_back_and_goes_on_bit_for_bit(
     )
     for step, value in live.curve("eval/loss").items():
         assert whole.curve("eval/loss")[step] == pytest.approx(value, abs=1e-5)
-    assert (checkpoint(workshop, second) / FILE).is_file()
-    assert not (checkpoint(workshop, live) / FILE).exists()
+    assert (state_of(checkpoint(workshop, second)) / FILE).is_file()
+    assert not (state_of(checkpoint(workshop, live)) / FILE).exists()
 
 
 def test_splitting_a_step_and_checkpointing_activations_leave_the_curve_as_it_was(

@@ -201,7 +201,7 @@ def test_a_checkpoint_of_two_ranks_is_whole(
     )
     files = {str(path.relative_to(one)) for path in one.rglob("*.safetensors")}
     assert files == {str(path.relative_to(other)) for path in other.rglob("*.safetensors")}
-    assert "training_state.safetensors" in files
+    assert "resume/training_state.safetensors" in files
     for file in files:
         wanted, found = load_file(one / file), load_file(other / file)
         assert wanted.keys() == found.keys(), file

@@ -153,7 +153,7 @@ def test_progress_is_read_back_as_it_was_written(tmp_path) -> None:
     progress = Progress([result], "fold-1", Watched(0.7, 0.6, 3, 1, 2, False), {"rows": {}})
     progress.write(tmp_path)
     assert Progress.read(tmp_path) == progress
-    (tmp_path / "training.json").write_text(json.dumps({"version": 1}))
+    (tmp_path / "resume" / "training.json").write_text(json.dumps({"version": 1}))
     with pytest.raises(Exception, match=r"training\.json"):
         Progress.read(tmp_path)
 

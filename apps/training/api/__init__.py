@@ -1,0 +1,1 @@
+"""The API of this app, a router a subject."""

@@ -1,0 +1,159 @@
+"""A model for other programs: the card in its README, and the lines that load it."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.utils.text import slugify
+
+from apps.snapshots.formats.card import header_text, licence_fields
+from apps.training.models import Checkpoint, Run
+from apps.training.selectors.cards import UNKNOWN, ModelCard
+from workers.contract.model_files import ADAPTER, MERGED
+
+_LOADERS = {"reward": "AutoModelForSequenceClassification", "encoder": "AutoModel"}
+_PIPELINES = {"policy": "text-generation", "reward": "text-classification"}
+_SAID = '[{"role": "user", "content": "…"}, {"role": "assistant", "content": "…"}]'
+
+
+def purpose_of(run: Run) -> str:
+    """policy, reward or encoder: who loads it."""
+    if run.kind in Run.REWARD_KINDS:
+        return "reward"
+    return "encoder" if run.kind == Run.Kind.REGISTER_ENCODER else "policy"
+
+
+def folder_name(model: Checkpoint, part: str = MERGED) -> str:
+    """What a download unpacks to."""
+    name = f"{slugify(model.run.name)[:60] or model.pk}-step-{model.step}"
+    return f"{name}-{ADAPTER}" if part == ADAPTER else name
+
+
+def python_lines(card: ModelCard, part: str = MERGED, *, member: str = "") -> str:
+    """Three or four lines that load the unpacked folder and ask it. Of an ensemble its `member`."""
+    purpose, folder = purpose_of(card.model.run), folder_name(card.model, part)
+    if part == ADAPTER:
+        base = _below(card)
+        loader = _LOADERS.get(purpose, "AutoModelForCausalLM")
+        more = ", num_labels=1" if purpose == "reward" else ""
+        return (
+            "from peft import PeftModel\n"
+            f"from transformers import {loader}\n"
+            f'base = {loader}.from_pretrained("{base}", dtype="auto"{more})\n'
+            f'model = PeftModel.from_pretrained(base, "{folder}")'
+        )
+    if purpose == "policy":
+        return (
+            "from transformers import pipeline\n"
+            f'chat = pipeline("text-generation", "{folder}", dtype="auto")\n'
+            'said = chat([{"role": "user", "content": "…"}], max_new_tokens=256, do_sample=False)\n'
+            'print(said[0]["generated_text"][-1]["content"])'
+        )
+    loader = _LOADERS[purpose]
+    folder = f"{folder}/{member}" if member else folder
+    lines = [
+        f"from transformers import AutoTokenizer, {loader}",
+        f'tokenizer = AutoTokenizer.from_pretrained("{folder}")',
+        f'model = {loader}.from_pretrained("{folder}", dtype="auto")',
+    ]
+    if purpose == "reward":
+        asked = 'tokenizer.apply_chat_template({}, return_tensors="pt", return_dict=True)'
+        lines.append(f"print(model(**{asked.format(_SAID)}).logits)")
+    return "\n".join(lines)
+
+
+def serve_line(card: ModelCard, part: str = MERGED) -> str:
+    """`vllm serve` for a policy; empty for what answers no prompt."""
+    if purpose_of(card.model.run) != "policy":
+        return ""
+    folder = folder_name(card.model, part)
+    if part == ADAPTER:
+        rank = int(card.settings.get("lora_rank") or 0)
+        more = f" --max-lora-rank {rank}" if rank > 16 else ""  # vLLM's default
+        return f"vllm serve {_below(card)} --enable-lora{more} --lora-modules {folder}=./{folder}"
+    return f"vllm serve ./{folder} --served-model-name {folder}"
+
+
+def _below(card: ModelCard) -> str:
+    """The model that its adapters go on: an id of a hub, or the folder of a download."""
+    return card.hub_base or (f"./{folder_name(card.start)}" if card.start else "BASE")
+
+
+# The card.
+
+
+def readme_text(card: ModelCard, part: str = MERGED, *, member: str = "") -> str:
+    """README.md of a download."""
+    lines = python_lines(card, part, member=member)
+    use = f"## How to load it\n\n```python\n{lines}\n```\n"
+    if served := serve_line(card, part):
+        use += f"\n```sh\n{served}\n```\n"
+    return f"{header_text(_header(card, part))}\n# {_plain(card.title)}\n\n{card_body(card)}\n{use}"
+
+
+def card_body(card: ModelCard) -> str:
+    """What a model is and what it was made of, in Markdown."""
+    model, run = card.model, card.model.run
+    facts = [
+        ("Model", f"{model.pk} (SHA-256 of the files here: {model.sha256})"),
+        (
+            "Made by",
+            f"{run.get_kind_display()}, run {run.pk}, seed {run.seed}, "
+            f"code {run.code_version or UNKNOWN}",
+        ),
+        ("Base", card.base),
+        ("Licence of the base", card.licence),
+        ("Status", f"{model.get_status_display()}; evaluation is not part of this card"),
+    ]
+    data = [
+        (
+            one.name,
+            f"{one.get_kind_display()}, licences of its texts: "
+            f"{', '.join(licences) or UNKNOWN}, SHA-256 {one.sha256}",
+        )
+        for one, licences in card.data
+    ]
+    history = [
+        (
+            f"{one.run.name}, step {one.step:,}",
+            f"{one.run.get_kind_display()}, SHA-256 {one.sha256}",
+        )
+        for one in card.history
+    ]
+    return "\n".join(
+        _listed(title, rows)
+        for title, rows in (
+            ("What it is", facts),
+            ("Data", data),
+            ("Models before it, the nearest first", history),
+            ("Settings, the others at their defaults", _shown(card.settings)),
+            ("Measured at this step, in training", _shown(card.metrics)),
+        )
+        if rows
+    )
+
+
+def _shown(values: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [(name, json.dumps(value, ensure_ascii=False)) for name, value in values.items()]
+
+
+def _listed(title: str, rows: Sequence[tuple[str, str]]) -> str:
+    """Names and texts of people stay on their line and are no Markdown."""
+    lines = (f"- **{_plain(name)}**: {_plain(words)}\n" for name, words in rows)
+    return f"## {title}\n\n{''.join(lines)}"
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"([\\`*_\[\]<>|#$])", r"\\\1", " ".join(text.split()))
+
+
+def _header(card: ModelCard, part: str) -> dict[str, Any]:
+    run = card.model.run
+    fields = licence_fields([card.licence]) if card.licence != UNKNOWN else {}
+    if card.hub_base:
+        fields["base_model"] = card.hub_base
+    fields["library_name"] = "peft" if part == ADAPTER else "transformers"
+    if pipeline := _PIPELINES.get(purpose_of(run)):
+        fields["pipeline_tag"] = pipeline
+    return fields | {"tags": [run.kind]}
