@@ -146,6 +146,7 @@ _LOSSES = {
     "rulings": ("Ignoring rulings", "Let rulings override the votes"),
     "ties": ("Leaving ties and “both are bad” out", "Keep them, as soft labels"),
     "heldout_groups": ("Holding these groups out", "Hold out no group"),
+    "half": ("Taking one half of the groups", "Take all groups"),
     "groups": ("Taking these groups only", "Take all groups"),
     "topics": ("Taking these topics only", "Take all topics"),
     "batches": ("Taking these batches only", "Take all batches"),

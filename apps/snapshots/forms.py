@@ -15,9 +15,11 @@ from apps.snapshots.display import LossLine
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import (
     DEV,
+    FIRST,
     HUMAN_AUDIT,
     PRIVATE_TEST,
     PUBLIC_TEST,
+    SECOND,
     SMOKE,
     TRAIN,
     SnapshotRecipe,
@@ -54,7 +56,7 @@ _SAME = (
     "reliability_weights",
     "seed",
 )
-_FILTERS = ("groups", "batches", "topics", "without_annotators_of")
+_FILTERS = ("groups", "half", "batches", "topics", "without_annotators_of")
 _TIMES = ("cast_from", "cast_before")
 # The part that is folded until somebody wants it.
 _ADVANCED = (
@@ -127,6 +129,13 @@ class SnapshotForm(PresetForm):
         help_text="Their votes decide no row and form a separate evaluation file. 0: nobody.",
     )
     groups = forms.MultipleChoiceField(required=False, label="Only these groups")
+    half = forms.ChoiceField(
+        required=False,
+        label="Half of the groups",
+        choices=[("", "All groups"), (FIRST, "First half"), (SECOND, "Second half")],
+        help_text="Where nobody can be held out: one half for the reward model, the other for the "
+        "judge. Runs that use both are marked “same annotators”.",
+    )
     topics = forms.MultipleChoiceField(required=False, label="Only these topics")
     batches = forms.MultipleChoiceField(required=False, label="Only these batches")
     include_left_out = forms.BooleanField(
@@ -228,7 +237,9 @@ class SnapshotForm(PresetForm):
 
     def _relaxed(self, data: QueryDict, name: str) -> QueryDict:
         """The same with one setting as it loses nothing: the way out beside a loss."""
-        if name in (*_FILTERS, "heldout_groups"):
+        if name == "half":
+            data[name] = ""
+        elif name in (*_FILTERS, "heldout_groups"):
             data.setlist(name, [])
         elif name in _TIMES:
             data[name] = ""

@@ -76,6 +76,7 @@ JOIN, REFUSE = "join", "refuse"
 NEAR_DUPLICATES = (JOIN, REFUSE)
 LENGTH, TOPIC, UNSAFE = "length", "topic", "unsafe"
 BALANCE = (LENGTH, TOPIC, UNSAFE)
+HALVES = FIRST, SECOND = "first", "second"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,10 +85,14 @@ class RecipeFilters:
 
     `left_out` are the people an admin has left out, as of when the recipe was made: their ids are
     kept here so that the recipe gives the same files after they are let in again.
+
+    `half`: where nobody can be held out, one half of the groups teaches the reward model and the
+    other its judge. It does not depend on the seed, so the two never meet.
     """
 
     groups: tuple[str, ...] = ()
     without_groups: tuple[str, ...] = ()
+    half: str = ""  # first or second: of the groups, by the hash of each
     topics: tuple[str, ...] = ()
     without_topics: tuple[str, ...] = ()
     batches: tuple[str, ...] = ()
@@ -153,6 +158,8 @@ class SnapshotRecipe:
             raise _bad("most_train_rows", "must be 0 (all) or more")
         if self.half_life_days is not None and not 0 < self.half_life_days < math.inf:
             raise _bad("half_life_days", "must be over 0, or null for no ageing")
+        if self.filters.half not in ("", *HALVES):
+            raise _bad("filters.half", f"must be one of {', '.join(HALVES)}, or empty")
         both = set(self.heldout_groups) & set(self.filters.without_groups)
         if both:
             raise _bad("heldout_groups", f"'{min(both)}' is also left out by the filters")
@@ -197,11 +204,13 @@ class SnapshotRecipe:
         return {name: self.splits.get(name, 0.0) for name in DRAWN_SPLITS}
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON types; `recipe_from_json` is its inverse. A list of comparisons is named only
-        where there is one, so that recipes without it keep the bytes they always had."""
+        """Plain JSON types; `recipe_from_json` is its inverse. A list of comparisons and a half of
+        the groups are named only where they were chosen: recipes without them keep the bytes they
+        always had."""
         plain = _plain(asdict(self))
-        if not self.filters.comparisons:
-            del plain["filters"]["comparisons"]
+        for name in ("comparisons", "half"):
+            if not plain["filters"][name]:
+                del plain["filters"][name]
         return plain
 
 

@@ -252,6 +252,27 @@ def test_the_annotators_of_another_snapshots_training_rows_can_be_left_out(
     assert not trained & judged
 
 
+def test_each_half_of_the_groups_has_what_the_other_leaves_out(
+    project: Project, crowd: list[Comparison], emil: User
+) -> None:
+    """Where nobody can be held out: one half for the reward model, one for the judge."""
+    weak = {"splits": {"train": 1.0}, "heldout_groups": (), "heldout_annotators": 0.0}
+    halves = [
+        freeze(project, emil, filters=RecipeFilters(half=half), seed=half, **weak)
+        for half in ("first", "second")
+    ]
+    first, second = ({row["group"] for row in rows(one, "train")} for one in halves)
+    assert first
+    assert second
+    assert not first & second
+    votes = [snapshots.training_votes([one.pk]) for one in halves]
+    assert not votes[0] & votes[1]
+    assert snapshots.voters(votes[0]) & snapshots.voters(votes[1])
+    assert "half" not in SnapshotRecipe().to_json()["filters"]
+    with pytest.raises(DomainError, match="first, second"):
+        SnapshotRecipe(filters=RecipeFilters(half="third"))
+
+
 def test_verifying_notices_one_changed_byte(
     project: Project, crowd: list[Comparison], emil: User
 ) -> None:

@@ -7,7 +7,8 @@ import pytest
 from django.utils import timezone
 
 from apps.accounts.models import AuditEvent
-from apps.training.models import Alert, Artifact, Checkpoint, Run, Sample
+from apps.training.models import Alert, Artifact, Checkpoint, Run, RunInput, Sample
+from apps.training.services import held_out
 from tests.web.world import event_add, metrics_add, run_make
 
 HTMX = {"hx-request": "true"}
@@ -371,3 +372,27 @@ def test_a_policys_likeness_to_its_demonstrations_is_a_table(emil, signed_in, pr
     for words in ("79 tokens", "126 tokens", "1.604", "1.436 … 1.791", "departs", "64 answers"):
         assert words in row
     assert "&#x27;name&#x27;" not in text
+
+
+@pytest.mark.parametrize(
+    ("behind", "said"),
+    [
+        ((2, 3), "2 of the 3 people"),
+        ((0, 3), ""),
+        ((0, 0), "Labelled elsewhere"),
+    ],
+)
+def test_a_judge_of_the_same_annotators_is_marked(
+    project, emil, signed_in, monkeypatch, behind: tuple[int, int], said: str
+) -> None:
+    run = run_make(project, kind="evaluate", state="finished")
+    for role in ("reward", "judge"):
+        model = run_make(project, kind="reward", state="finished")
+        RunInput.objects.create(run=run, role=role, upstream=model)
+    sides = [set(range(3)), set(range(3 - behind[0], 3 - behind[0] + behind[1]))]
+    monkeypatch.setattr(held_out, "voters", lambda votes: sides.pop(0))
+    shown = signed_in(emil).get(address(run)).content.decode()
+    people = held_out.judge_people(run)  # from the cache: nobody is asked twice
+    assert people == held_out.JudgePeople(*behind)
+    assert people.independent is (not said)
+    assert said in shown if said else "Same annotators" not in shown

@@ -247,7 +247,7 @@ PRESETS: dict[str, dict[str, dict[str, object]]] = {
         },
         # One that does not fit beside its reference: adapters, switched off, are the reference.
         "lora": {
-            "learning_rate": 1e-5,
+            "learning_rate": 2e-5,
             "warmup_share": 0.1,
             "batch_size": 64,
             "epochs": 1,
@@ -343,6 +343,19 @@ PRESETS: dict[str, dict[str, dict[str, object]]] = {
             "eval_prompts": 32,
             "save_every": 10,
             "sample_every": 10,
+        },
+        # All weights: there is room for a frozen copy.
+        "small": {
+            "lora_rank": 0,
+            "learning_rate": 1e-6,
+            "steps": 300,
+            "group_size": 8,
+            "batch_size": 128,
+            "microbatch_size": 16,
+            "rollout_chunk": 64,
+            "max_new_tokens": 512,
+            "warmup_share": 0.03,
+            "eval_prompts": 64,
         },
         "lora": {
             "lora_rank": 16,
@@ -461,6 +474,7 @@ PURPOSES: dict[str, dict[str, str]] = {
     },
     "grpo": {
         "demo": "Minutes on two processor cores, on the model of the SFT demo.",
+        "small": "All weights of a model that fits with its optimizer and a frozen copy of itself.",
         "lora": "Adapters on a model of 1–8 B parameters on one GPU of 40–80 GB, against a reward "
         "model: the reference is the same model with its adapters off.",
         "verifier": "Adapters on a model of 1–8 B parameters, rewarded by checking a number in a "

@@ -41,16 +41,18 @@ from apps.snapshots.assembling.material import (
 from apps.snapshots.assembling.tally import DECIDED_BAD, DECIDED_TIE, line_of, tally, warnings_about
 from apps.snapshots.assembling.weighting import NOT_DRAWN, weigh, with_strengths
 from apps.snapshots.recipe import (
+    FIRST,
     HELDOUT_ANNOTATORS,
     HELDOUT_GROUPS,
     JOIN,
     PUBLIC_TEST,
+    SECOND,
     SPLITS,
     TRAIN,
     SnapshotRecipe,
     moments,
 )
-from measures.splits import fold_of
+from measures.splits import fold_of, unit_hash
 from measures.voting import Choice
 
 __all__ = [
@@ -126,6 +128,10 @@ def assemble(material: Material, recipe: SnapshotRecipe) -> Assembly:
     return Assembly(files, tuple(drops), pairs, counts, warnings)
 
 
+def half_of(group: str) -> str:
+    return FIRST if unit_hash(group, "half") < 0.5 else SECOND
+
+
 def _filtered(pair: Pair, recipe: SnapshotRecipe) -> str | None:
     """Why the filters leave this comparison out, or None. Held-out groups pass the group filter."""
     wanted = recipe.filters
@@ -136,6 +142,7 @@ def _filtered(pair: Pair, recipe: SnapshotRecipe) -> str | None:
         (SAME_TEXT, pair.a == pair.b),
         (OTHER_GROUP, bool(groups) and pair.group not in groups),
         (OTHER_GROUP, pair.group in wanted.without_groups),
+        (OTHER_GROUP, bool(wanted.half) and half_of(pair.group) != wanted.half),
         (OTHER_TOPIC, bool(wanted.topics) and pair.topic not in wanted.topics),
         (OTHER_TOPIC, pair.topic in wanted.without_topics),
         (OTHER_BATCH, bool(wanted.batches) and pair.batch not in wanted.batches),

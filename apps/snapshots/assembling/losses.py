@@ -61,6 +61,7 @@ _NEUTRAL: Mapping[str, Callable[[SnapshotRecipe], Any]] = {
     "heldout_annotators": lambda usual: 0.0,
     **dict.fromkeys(("groups", "topics", "batches", "without_annotators_of"), lambda usual: ()),
     "left_out": lambda usual: (),
+    "half": lambda usual: "",
     **dict.fromkeys(("cast_from", "cast_before"), lambda usual: None),
 }
 _FILTERS = frozenset(RecipeFilters.__dataclass_fields__)

@@ -14,6 +14,7 @@ from apps.training.models import Checkpoint, Run, Sample
 from apps.training.selectors import pages
 from apps.training.selectors import queueing as fleet_reading
 from apps.training.selectors.queueing import queue_lines, queue_words, why_it_waits
+from apps.training.services.held_out import judge_people
 from workers.contract.fleet import WorkerReport
 from workers.contract.jobs import MOST_PROCESSES
 
@@ -132,7 +133,16 @@ class RunPage(Schema):
     items: list[RunOut]
 
 
+class JudgePeopleOut(Schema):
+    shared: int
+    n: int = Field(description="people behind the judge's training rows; 0: labelled elsewhere")
+    independent: bool = Field(description="whether it counts as a second opinion")
+
+
 class RunDetailOut(RunOut):
+    judge_people: JudgePeopleOut | None = Field(
+        description="who is behind the judge and the reward model; null without both"
+    )
     checkpoints: list[CheckpointOut]
     open_alerts: int
     parked_events: int = Field(
@@ -244,8 +254,12 @@ def run_create(request: HttpRequest, slug: str, payload: RunIn) -> Status:
 @router.get(BASE + "/{run_id}", auth=needs("read"), response=RunDetailOut, summary="One run")
 def run_get(request: HttpRequest, slug: str, run_id: str) -> RunDetailOut:
     run = run_of(request, slug, run_id)
+    people = judge_people(run)
     return RunDetailOut(
         **RunOut.of(run).dict(),
+        judge_people=None
+        if people is None
+        else JudgePeopleOut(shared=people.shared, n=people.n, independent=people.independent),
         checkpoints=[CheckpointOut.of(row) for row in selectors.checkpoints(run)],
         open_alerts=sum(a.acknowledged_at is None for a in pages.alerts_of(run)),
         parked_events=selectors.parked_count(run),

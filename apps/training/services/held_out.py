@@ -2,8 +2,10 @@
 prompts from training."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 import numpy as np
+from django.core.cache import cache
 from django.db.models import QuerySet
 
 from apps.common.errors import DomainError, Unprocessable
@@ -14,10 +16,11 @@ from apps.snapshots.selectors.prompts import (
     held_out_splits,
     training_prompts,
 )
-from apps.snapshots.selectors.snapshots import shared_training_rows
+from apps.snapshots.selectors.snapshots import shared_training_rows, training_votes, voters
 from apps.training.models import Artifact, Run, RunInput
 from apps.training.services.kinds import OPTIMISED, REWARDED, Input
 
+_DAY_S = 86_400
 _GIVEN_UP = (Run.State.FAILED, Run.State.CANCELLED)
 _LEARNED_FROM = ("data", "hard", "prompts")  # what a run's own rows come as
 _CONTINUED = ("base",)  # whose votes a reward model has seen
@@ -65,6 +68,38 @@ def judge_check(*, project_id: str, kind: str, inputs: Mapping[str, Input]) -> N
             code="judge_not_held_out",
             field="inputs.judge",
         )
+
+
+@dataclass(frozen=True, slots=True)
+class JudgePeople:
+    """Of `n` people behind a judge's training rows, `shared` are behind the reward model's too.
+    With nobody behind it the rows were labelled elsewhere."""
+
+    shared: int
+    n: int
+
+    @property
+    def independent(self) -> bool:
+        """Whether what it says counts as a second opinion: a gate asks for no less."""
+        return self.n > 0 and not self.shared
+
+
+def judge_people(run: Run) -> JudgePeople | None:
+    """None for a run without both a reward model and a judge. Looked up once a day: neither inputs
+    nor votes behind a frozen dataset change."""
+    found = cache.get_or_set(f"training:judge_people:{run.pk}", lambda: _people(run), _DAY_S)
+    return JudgePeople(*found) if found else None
+
+
+def _people(run: Run) -> tuple[int, ...]:
+    rows = RunInput.objects.filter(run=run)
+    reward, judge = (_models(rows.filter(role=role)) for role in ("reward", "judge"))
+    if not reward or not judge:
+        return ()
+    of_reward, of_judge = (
+        voters(training_votes(learned_from(one.pop()))) for one in (reward, judge)
+    )
+    return len(of_reward & of_judge), len(of_judge)
 
 
 def prompts_check(*, kind: str, inputs: Mapping[str, Input]) -> None:

@@ -21,6 +21,7 @@ from apps.training.models import Run
 from apps.training.screens import charts, checks, repeat, rollback, samples
 from apps.training.selectors import pages
 from apps.training.selectors.queueing import queue_words, why_it_waits
+from apps.training.services.held_out import judge_people
 from apps.training.services.kinds import POLICIES
 from apps.training.services.rollback import START_ROLE
 from apps.training.views.launch import KINDS
@@ -162,6 +163,7 @@ def _overview(request: Request, run: Run) -> dict[str, Any]:
     kept = rollback.checkpoint_rows(run)
     return {
         "inputs": selectors.lineage_up(run, depth=1),
+        "judge_people": judge_people(run),
         "checkpoints": kept,
         "superseded": len(selectors.checkpoints(run)) - len(kept),
         "failure": failure_of(run, pages.alerts_of(run)),

@@ -314,3 +314,23 @@ def test_thresholds_are_those_the_specification_names() -> None:
     }
     assert {name: rules[name].limit for name in named} == named
     assert rules["entropy_floor"].given["share"] == 0.3
+
+
+@pytest.mark.parametrize("kind", ["ppo", "grpo"])
+def test_answers_that_run_into_the_limit_for_a_higher_reward_are_found_in_three_steps(
+    kind: str,
+) -> None:
+    """The demo as it once shipped: three steps of PPO, reward and judge up, answers longer, and
+    "take this one" on the last checkpoint."""
+    at_start = {"ended_share": 0.84, "score": -1.35, "held_out_score": -0.64, "response_length": 27}
+    at_end = {"ended_share": 0.28, "score": -0.79, "held_out_score": -0.59, "response_length": 40}
+    looks = [(0, at_start), (3, at_end)]
+    stream = [(step, {f"eval/{name}": float(v) for name, v in of.items()}) for step, of in looks]
+    engine = Engine(kind)
+    fired = watch(engine, stream)
+    assert [(one.rule.name, one.step) for one in fired] == [("cut_answers", 3)]
+    assert engine.is_crossed("cut_answers")  # so the checkpoint of step 3 is not the best
+    verdict = diagnose(series_of(stream), kind=kind).verdict
+    assert verdict is not None
+    assert verdict.first is not None
+    assert verdict.first.rule == "cut_answers"
