@@ -11,7 +11,7 @@ from apps.snapshots.assembling.deciding import NO_VOTES
 from apps.snapshots.assembling.losses import Loss
 from apps.snapshots.models import Snapshot
 from apps.snapshots.progress import STEPS
-from apps.snapshots.recipe import PRIVATE_SPLITS, in_order
+from apps.snapshots.recipe import PRIVATE_SPLITS, PUBLISHED, in_order
 
 SPLIT_WORDS = {
     "train": "Training",
@@ -185,6 +185,7 @@ def notes(counts: Mapping[str, Any]) -> list[tuple[str, str]]:
     weights, near = counts.get("weights", {}), counts.get("near_duplicates", {})
     effective, n = weights.get("effective_rows"), weights.get("rows")
     decided = {"votes": "by counting", "model": "by a model of the voters", "ruling": "by a person"}
+    decided["label"] = "by the published label; nobody voted"
     labels = counts.get("labels", {})
     said = [
         ("Labels", _elsewhere(counts)),
@@ -342,6 +343,8 @@ _PEOPLE = {"left_out": "Annotators an admin left out", "without_annotators": "Ot
 def _rule(recipe: Mapping[str, Any]) -> str:
     method = _METHODS.get(recipe.get("decide_by", "votes"))
     votes = f"at least {recipe['least_votes']} votes"
+    if recipe.get("decide_by") == PUBLISHED:
+        return "the published label that a pair was imported with"
     if method:
         return f"{method}: {votes}, a probability of {recipe['least_posterior']:g}"
     return f"{votes}, {recipe['least_agreeing']} agreeing, a share of {recipe['least_share']:g}"

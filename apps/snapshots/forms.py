@@ -19,6 +19,7 @@ from apps.snapshots.recipe import (
     HUMAN_AUDIT,
     PRIVATE_TEST,
     PUBLIC_TEST,
+    PUBLISHED,
     SECOND,
     SMOKE,
     TRAIN,
@@ -92,6 +93,7 @@ class SnapshotForm(PresetForm):
             ("one_coin", "One-coin Dawid–Skene"),
             ("dawid_skene", "Dawid–Skene"),
             ("mace", "MACE"),
+            (PUBLISHED, "Published labels: what imported pairs came with, whoever voted"),
         ],
         help_text="Counting asks for the three numbers below. A model weighs each vote by how "
         "reliable its annotator is, and asks for votes and a probability.",

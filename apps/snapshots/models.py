@@ -90,7 +90,11 @@ class SnapshotRow(models.Model):
     )
     weight = models.FloatField(null=True, blank=True, help_text="in the loss; mean 1 over training")
     decided_by = models.CharField(
-        max_length=8, blank=True, default="", db_default="", help_text="votes, model, ruling, vote"
+        max_length=8,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="votes, model, ruling, vote, label",
     )
     vote_ids = models.JSONField(default=list, help_text="the votes this row was decided from")
     dropped_because = models.CharField(max_length=60, blank=True)

@@ -69,7 +69,8 @@ __all__ = [
 SPLIT_BY = ("auto", "group", "argument")
 DROP, SOFT, KTO = "drop", "soft", "kto"
 TIE_POLICIES = (DROP, SOFT, KTO)
-DECIDE_BY = ("votes", "one_coin", "dawid_skene", "mace")
+PUBLISHED = "published"
+DECIDE_BY = ("votes", "one_coin", "dawid_skene", "mace", PUBLISHED)
 OVERRIDE, IGNORE = "override", "ignore"
 RULINGS = (OVERRIDE, IGNORE)
 JOIN, REFUSE = "join", "refuse"
@@ -110,7 +111,8 @@ class SnapshotRecipe:
     """Everything a freeze depends on beside the votes.
 
     decide_by: `votes` decides by the three numbers; a model of the voters by `least_votes` and
-    `least_posterior`. rulings: whether what a person ruled overrides the votes. `splits` are shares
+    `least_posterior`; `published` takes the label that a comparison was imported with, whoever
+    voted. rulings: whether what a person ruled overrides the votes. `splits` are shares
     of groups (or of argument components) that sum to 1. `heldout_annotators` is the share of people
     whose votes decide no row; what a project can spare, `selectors.snapshots.recipe_default` says.
     `split_by` auto takes groups where there are enough of them, otherwise connected components of
@@ -196,7 +198,7 @@ class SnapshotRecipe:
 
     @property
     def by_model(self) -> bool:
-        return self.decide_by != "votes"
+        return self.decide_by not in ("votes", PUBLISHED)
 
     @property
     def shares(self) -> dict[str, float]:

@@ -20,8 +20,11 @@ from apps.common.errors import Conflict, DomainError
 from apps.labeling import dispatch, services
 from apps.labeling.models import Comparison, ImportJob, Vote
 from apps.labeling.screens import imports as import_screens
+from apps.labeling.services import comparisons_import
 from apps.snapshots.models import Snapshot
+from apps.snapshots.selectors.snapshots import recipe_over_defaults
 from apps.snapshots.services import importing
+from apps.snapshots.services.freezing import snapshot_freeze
 from apps.snapshots.services.importing import snapshot_import
 from apps.snapshots.storage import artifact_store
 from apps.training.models import RunInput
@@ -386,3 +389,36 @@ def test_the_pages_lead_from_the_file_to_the_dataset(
         assert client.get(f"/p/{project.slug}/datasets/{made.pk}/{page}").status_code == 200
     assert client.get(f"/p/{project.slug}/datasets/{made.pk}/report/").status_code == 404
     assert client.get(f"/p/{project.slug}/ready/").status_code == 200
+
+
+def test_published_labels_are_frozen_without_a_vote(
+    project: Project, emil: User, client: Client, settings: Any
+) -> None:
+    rows = [
+        {"prompt": f"Is {n} even?", "response_a": f"Yes {n}", "response_b": f"No {n}", "gold": gold}
+        for n, gold in enumerate(("a", "b", "", "tie", "b", "a", "b", "a", "b", "a", "b", "a"))
+    ]
+    comparisons_import(project=project, rows=rows)
+    client.force_login(emil)
+    page = client.get(f"/p/{project.slug}/datasets/new/").content.decode()
+    assert "11 published labels" in page
+    form = client.get(f"/p/{project.slug}/datasets/new/?by=published").context["form"]
+    assert form["decide_by"].value() == "published"
+    recipe = recipe_over_defaults(project=project, data={"decide_by": "published"})
+    made = snapshot_freeze(project=project, name="Labels", recipe=recipe, user=emil)
+    assert made.counts["decided_by"] == {"label": 10}
+    assert made.counts["dropped"] == {"decided: tie": 1, "no published label": 1}
+    assert made.counts["chance_keep_rate"] is None
+    written = (
+        row
+        for split in ("train", "dev", "public_test", "smoke")
+        if split in made.counts["rows"]
+        for row in artifact_store().lines(f"{made.uri}/{split}.jsonl")
+    )
+    for row in written:
+        n = int(row["prompt"][0]["content"].split()[1])
+        assert row["chosen"][0]["content"] == f"{'Yes' if rows[n]['gold'] == 'a' else 'No'} {n}"
+        assert (row["votes"], row["confidence"]) == (0, 1.0)
+    assert set(made.rows.exclude(split="").values_list("decided_by", flat=True)) == {"label"}
+    shown = client.get(f"/p/{project.slug}/datasets/{made.pk}/").content.decode()
+    assert "nobody voted" in shown

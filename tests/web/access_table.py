@@ -511,6 +511,8 @@ def snapshot_id(world: World) -> dict[str, Any]:
 SNAPSHOTS = [
     page("snapshots:list", READERS),
     page("snapshots:create", STAFF),
+    page("snapshots:import", STAFF),
+    post("snapshots:import", STAFF, ok=422),
     page("snapshots:detail", READERS, args=snapshot),
     page("snapshots:compare", READERS),
     page("snapshots:compare_csv", READERS, ok=404),  # it names no datasets

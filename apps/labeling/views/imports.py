@@ -174,6 +174,7 @@ def _page(
         "nav": "datasets" if dataset else "imports",
         "job": job,
         "dataset": dataset,
+        "stem": job.file_name.rsplit(".", 1)[0],
         "preview_table": import_display.preview_table(job),
         "words": import_display.words_of(job),
         "tone": import_display.TONES.get(State(job.state), ""),

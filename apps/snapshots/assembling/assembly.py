@@ -26,6 +26,7 @@ from apps.snapshots.assembling.deciding import (
 from apps.snapshots.assembling.gate import families_of
 from apps.snapshots.assembling.material import (
     BY_GROUP,
+    BY_LABEL,
     BY_ONE,
     Assembly,
     CurrentVote,
@@ -221,8 +222,8 @@ def _lines(
     lines: dict[str, list[SplitLine]] = defaultdict(list)
     drops = []
     for pair in candidates:
-        votes = tuple(vote.id for vote in seen.get(pair.id, ()))
         verdict = decided.verdicts[pair.id]
+        votes = tuple(vote.id for vote in seen.get(pair.id, ())) if verdict.by != BY_LABEL else ()
         if close := placed.out.get(pair.id):
             drops.append(Drop(pair.id, close, votes))
             continue

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apps.snapshots.assembling.material import (
+    BY_LABEL,
     BY_MODEL,
     BY_RULING,
     BY_VOTES,
@@ -20,7 +21,7 @@ from apps.snapshots.assembling.material import (
     Judgement,
     Pair,
 )
-from apps.snapshots.recipe import OVERRIDE, TRAIN, SnapshotRecipe, moments
+from apps.snapshots.recipe import OVERRIDE, PUBLISHED, TRAIN, SnapshotRecipe, moments
 from measures.consensus import Fit, Votes, fit, votes_from, winners
 from measures.voting import CHOICES, Choice, decide_many, decide_many_by_posterior
 
@@ -28,6 +29,7 @@ from measures.voting import CHOICES, Choice, decide_many, decide_many_by_posteri
 NO_VOTES, FEW_VOTES = "no votes left", "too few votes"
 VOTE_TIE, LITTLE_AGREEMENT = "vote tie", "too little agreement"
 LITTLE_POSTERIOR = "posterior too low"
+NO_LABEL = "no published label"
 
 COLUMN = {choice: column for column, choice in enumerate(CHOICES)}
 # Posteriors are rounded here, so that the last bit of an exponential, which differs from machine to
@@ -95,6 +97,9 @@ def decide_pairs(
         n, top, code = (
             int(x[row]) for x in (decisions.n_votes, decisions.n_agreeing, decisions.winner)
         )
+        if recipe.decide_by == PUBLISHED:
+            found[pair.id] = _published(pair)
+            continue
         share = top / n if n else 0.0
         winner = str(CHOICES[code]) if code >= 0 else ""
         if recipe.by_model:
@@ -121,6 +126,14 @@ def decide_pairs(
     rulings = _rule_over(found, candidates, seen, recipe, barred, is_held)
     reliability = _reliability(seen, fits)
     return Decided(found, [int(n) for n in decisions.n_votes], reliability, rulings)
+
+
+def _published(pair: Pair) -> DecidedBy:
+    """What its import said, which no vote of ours is behind."""
+    if not pair.gold:
+        return DecidedBy("", NO_LABEL, 0.0, 0.5, 0.0, by=BY_LABEL)
+    p_a = {"a": 1.0, "b": 0.0}.get(pair.gold, 0.5)
+    return DecidedBy(pair.gold, "", share=1.0, p_a=p_a, certainty=1.0, by=BY_LABEL)
 
 
 # --- the models ----------------------------------------------------------------------------------

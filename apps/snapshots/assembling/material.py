@@ -31,7 +31,7 @@ class Pair:
     `a` and `b` are keys of the responses' normalised texts: the same argument has the same key in
     every pair that it stands in; `prompt` is that of the prompt. `length_a` and `length_b` count
     characters. `review` says why a person must look at the pair before it may be used; `ruling`
-    what a person has ruled on it.
+    what a person has ruled on it; `gold` the label that it was imported with.
     """
 
     id: int
@@ -47,6 +47,7 @@ class Pair:
     length_b: int = 0
     review: str = ""
     ruling: Judgement | None = None
+    gold: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,7 @@ class Material:
 
 # What a line was decided by.
 BY_VOTES, BY_MODEL, BY_RULING, BY_ONE = "votes", "model", "ruling", "vote"
+BY_LABEL = "label"  # the published one
 
 
 @dataclass(frozen=True, slots=True)

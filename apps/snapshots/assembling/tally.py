@@ -7,7 +7,15 @@ from typing import Any
 from apps.snapshots.assembling.deciding import VOTE_TIE, DecidedBy
 from apps.snapshots.assembling.material import CurrentVote, Drop, Material, Pair, SplitLine, Units
 from apps.snapshots.assembling.rows import desirable
-from apps.snapshots.recipe import HELDOUT_ANNOTATORS, KTO, SMOKE, SOFT, TRAIN, SnapshotRecipe
+from apps.snapshots.recipe import (
+    HELDOUT_ANNOTATORS,
+    KTO,
+    PUBLISHED,
+    SMOKE,
+    SOFT,
+    TRAIN,
+    SnapshotRecipe,
+)
 from measures.bootstrap import LEAST_UNITS
 from measures.voting import Choice, expected_keep_rate, posterior_keep_rate
 from measures.voting.chance import MOST_VOTES
@@ -66,7 +74,9 @@ def tally(
         "repeated_pairs": repeated_pairs(files.get(TRAIN, ()), pairs),
         "decided_by": dict(sorted(Counter(line.by for line in decided).items())),
         "winners": dict(sorted(Counter(line.winner for line in decided).items())),
-        "chance_keep_rate": expected_by_model(recipe, votes_per_pair, reliability)
+        "chance_keep_rate": None
+        if recipe.decide_by == PUBLISHED
+        else expected_by_model(recipe, votes_per_pair, reliability)
         if recipe.by_model
         else expected_keep_rate(recipe.rule, votes_per_pair),
     }

@@ -127,6 +127,16 @@ def _decided(counts: NDArray[np.int64], recipe: SnapshotRecipe) -> NDArray[np.bo
     return decide_many(counts, recipe.rule, votes_possible=n).winner >= 0
 
 
+def published_count(*, project: Project) -> int:
+    """Comparisons that were imported with a label."""
+    return (
+        Comparison.objects.filter(project=project)
+        .exclude(gold="")
+        .exclude(state=Comparison.State.DROPPED)
+        .count()
+    )
+
+
 def vote_count(*, project: Project) -> int:
     return Vote.objects.filter(project=project, is_current=True).count()
 

@@ -29,13 +29,12 @@ def material_of(*, project: Project, recipe: SnapshotRecipe) -> Material:
         .order_by("pk")
         .values_list(
             *("pk", "prompt_id", "prompt__group_key", "prompt__topic", "batch", "stratum", "state"),
-            *("review_reason", "response_a_id", "response_b_id", "decision__outcome"),
+            *("review_reason", "response_a_id", "response_b_id", "decision__outcome", "gold"),
         )
     )
     pairs = []
-    for pk, prompt, group, topic, batch, stratum, state, why, a, b, outcome in rows.iterator(
-        _BATCH
-    ):
+    for row in rows.iterator(_BATCH):
+        pk, prompt, group, topic, batch, stratum, state, why, a, b, outcome, gold = row
         pairs.append(
             Pair(
                 pk,
@@ -51,6 +50,7 @@ def material_of(*, project: Project, recipe: SnapshotRecipe) -> Material:
                 length_b=texts.length[b],
                 review=_review(state, outcome, why),
                 ruling=rulings.get(pk),
+                gold=gold,
             )
         )
     barred = barred_by(project=project, recipe=recipe)

@@ -1,5 +1,7 @@
 """The dataset pages."""
 
+from dataclasses import replace
+
 from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import FileResponse, HttpResponse
@@ -16,7 +18,7 @@ from apps.snapshots import display, exports
 from apps.snapshots.forms import SnapshotForm
 from apps.snapshots.models import Snapshot
 from apps.snapshots.progress import progress_read
-from apps.snapshots.recipe import SnapshotRecipe, recipe_from_stored
+from apps.snapshots.recipe import PUBLISHED, SnapshotRecipe, recipe_from_stored
 from apps.snapshots.reports import PARTS
 from apps.snapshots.screens import exports as screen
 from apps.snapshots.selectors import comparing, snapshots
@@ -68,6 +70,7 @@ def snapshot_create(request: Request) -> HttpResponse:
         "page_title": "Freeze a dataset",
         "nav": "datasets",
         "n_improved": improved_count(project=request.project),
+        "n_published": snapshots.published_count(project=request.project),
         "report_part": PARTS[0],
     }
     if asked:
@@ -104,7 +107,10 @@ def _start(request: Request, form: SnapshotForm) -> HttpResponse:
 
 
 def _like(request: Request) -> SnapshotRecipe | None:
-    """The recipe of the dataset that `?like=` names; None for none, or one without a recipe."""
+    """The recipe of the dataset that `?like=` names; None for none, or one without a recipe. With
+    `?by=published` the project's own that freezes published labels."""
+    if request.GET.get("by") == PUBLISHED:
+        return replace(snapshots.recipe_default(project=request.project), decide_by=PUBLISHED)
     if not (like := request.GET.get("like", "").replace("\x00", "")):
         return None
     found = snapshots.snapshot_get(project=request.project, snapshot_id=like)
