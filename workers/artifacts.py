@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -362,3 +362,69 @@ def _tree_names(folder: Path) -> tuple[list[str], int]:
         if path.is_file() and path.name != MANIFEST
     )
     return names, sum((folder / name).stat().st_size for name in names)
+
+
+# What lies in a checkpoint, and which of it leaves with the model.
+#
+#     config.json, model.safetensors, tokenizer …   a model folder that any program loads
+#     adapter/                                      of a LoRA: the adapters, as peft saves them
+#     resume/                                       what only the trainer reads, to go on from there
+
+RESUME, ADAPTER = "resume", "adapter"
+CARD = "README.md"
+OWN_CARD = "README-of-the-base.md"  # what a registered model brought, beside the card of ours
+MERGED = "merged"  # the whole model; of a LoRA with its adapters added into the weights
+PARTS = (MERGED, ADAPTER)
+_TOKENIZER = ("token", "special_", "added_", "chat_template", "vocab", "merges", "spiece")
+_PAPERS = ("LICENSE", "NOTICE")
+# What trainers left beside the model before there was `resume/`.
+_BEFORE = (
+    "best/",
+    "critic.",
+    "grpo_state.",
+    "guards.",
+    "optimizer.",
+    "randomness_",
+    "reference_logprobs.",
+    "rollouts.",
+    "scheduler.",
+    "trainer_state.",
+    "training.",
+    "training_args.",
+    "training_state.",
+    "value_head.",
+)
+
+
+def state_of(folder: Path) -> Path:
+    """Where the trainer's state lies in a checkpoint."""
+    inner = folder / RESUME
+    return inner if inner.is_dir() else folder
+
+
+def state_in(folder: Path) -> Path:
+    """The same of a checkpoint that is being written."""
+    inner = folder / RESUME
+    inner.mkdir(parents=True, exist_ok=True)
+    return inner
+
+
+def has_adapter(names: Iterable[str]) -> bool:
+    return any(name.startswith(f"{ADAPTER}/") for name in names)
+
+
+def model_files(names: Iterable[str], part: str = MERGED) -> dict[str, str]:
+    """{name in a download: name in the checkpoint}, sorted; of the adapters with the tokenizer."""
+    adapter = f"{ADAPTER}/"
+    if part == ADAPTER:
+        kept = {n.removeprefix(adapter): n for n in names if n.startswith(adapter)}
+        kept |= {n: n for n in names if n.startswith((*_TOKENIZER, *_PAPERS)) and "/" not in n}
+    else:
+        kept = {n: n for n in names if not n.startswith((f"{RESUME}/", *_BEFORE))}
+        kept = {n: n for n in kept if f"/{adapter}" not in f"/{n}"}  # members have theirs
+    return dict(sorted((OWN_CARD if n == CARD else n, source) for n, source in kept.items()))
+
+
+def papers(names: Iterable[str]) -> list[str]:
+    """Of the model that another began as: what its licence asks to go along."""
+    return [name for name in names if name.startswith(_PAPERS)]

@@ -10,7 +10,7 @@ from django.utils.text import slugify
 from apps.snapshots.formats.card import header_text, licence_fields
 from apps.training.models import Checkpoint, Run
 from apps.training.selectors.cards import UNKNOWN, ModelCard
-from workers.contract.model_files import ADAPTER, MERGED
+from workers.artifacts import ADAPTER, MERGED
 
 _LOADERS = {"reward": "AutoModelForSequenceClassification", "encoder": "AutoModel"}
 _PIPELINES = {"policy": "text-generation", "reward": "text-classification"}

@@ -33,6 +33,7 @@ class Run(Named):
         REGISTER_POLICY = "register_policy", "Registered policy"
         REGISTER_REWARD = "register_reward", "Registered reward model"
         REGISTER_ENCODER = "register_encoder", "Registered encoder"
+        PUSH = "push", "Push to a hub"
         IMPORTED = "imported", "Imported"
         DRILL = "drill", "Test run"
 

@@ -48,6 +48,7 @@ urlpatterns = [
         models.model_download,
         name="model_download",
     ),
+    path("<slug:slug>/models/<str:checkpoint_id>/push/", models.model_push_page, name="model_push"),
     path(
         "<slug:slug>/models/<str:checkpoint_id>/evaluate/",
         launch.model_evaluate,

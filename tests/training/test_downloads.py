@@ -14,7 +14,7 @@ import pytest
 from django.test import Client
 
 from apps.accounts.models import AuditEvent, Project, User
-from apps.training.models import Checkpoint, RunInput
+from apps.training.models import Checkpoint, Run, RunInput
 from tests.training.reports import report, saved
 from tests.web.world import run_make
 from workers.artifacts import ArtifactError, Store
@@ -207,6 +207,38 @@ def test_files_that_are_gone_or_another_are_refused_or_break_off(
     assert client.get(f"/p/{drill.project.slug}/models/{drill.pk}/").status_code == 200
 
 
+def test_a_push_is_a_run_with_the_card_and_the_licence_and_without_a_token(
+    client: Client, emil: User, put: Put
+) -> None:
+    base = put(FILES | {"LICENSE": "MIT"}, kind="register_policy", model="org/small")
+    model = put(start=base)
+    client.force_login(emil)
+    page = f"/p/{model.project.slug}/models/{model.pk}/"
+    sent = {"repo": "org/mine", "private": "on", "key": "k"}
+    for _ in range(2):
+        assert client.post(f"{page}push/", sent).status_code == 302
+    run = Run.objects.get(kind="push")
+    assert {row.role: row.checkpoint for row in run.inputs.all()} == {"model": model, "base": base}
+    assert {n: v for n, v in run.config.items() if n != "card"} == {
+        "repo": "org/mine",
+        "part": "merged",
+        "private": True,
+    }
+    readme = unpacked(client.get(address(model)).getvalue())["README.md"].decode()
+    assert run.config["card"] == readme
+    assert run.name in client.get(page).content.decode()
+    for wrong, words in (({"repo": "../x"}, "repo: name"), ({"part": "adapter"}, "adapters")):
+        again = client.post(f"{page}push/", sent | wrong | {"key": "l"}, follow=True)
+        assert words in again.content.decode()
+    refused = client.post(
+        api(model, "/push"), {"repo": "org/mine", "part": "adapter"}, "application/json"
+    )
+    assert (refused.status_code, refused.json()["code"]) == (404, "no_such_part")
+    made = client.post(api(model, "/push"), {"repo": "org/other"}, "application/json")
+    assert (made.status_code, made.json()["kind"]) == (201, "push")
+    assert client.get(f"/p/{model.project.slug}/runs/{run.pk}/").status_code == 200
+
+
 @pytest.mark.spread
 def test_the_lines_of_the_card_load_what_was_downloaded_and_it_answers_as_here(
     client: Client, emil: User, put: Put, tmp_path: Path
@@ -228,7 +260,7 @@ def test_the_lines_of_the_card_load_what_was_downloaded_and_it_answers_as_here(
         [sys.executable, "-c", lines],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=True,
         cwd=tmp_path,
     )

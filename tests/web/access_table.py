@@ -610,6 +610,7 @@ TRAINING = [
         args=lambda w: {"checkpoint_id": w.checkpoint.pk},
         ok=404,
     ),
+    post("training:model_push", STAFF, args=lambda w: {"checkpoint_id": w.checkpoint.pk}),
     # a drill's checkpoint answers no prompts
     post(
         "training:model_evaluate",
@@ -636,6 +637,13 @@ TRAINING_API = [
     api(f"GET {A_MODEL}", STAFF, args=lambda w: {"checkpoint_id": w.checkpoint.pk}),
     api(
         f"GET {A_MODEL}/download", STAFF, args=lambda w: {"checkpoint_id": w.checkpoint.pk}, ok=404
+    ),
+    api(
+        f"POST {A_MODEL}/push",
+        STAFF,
+        args=lambda w: {"checkpoint_id": w.checkpoint.pk},
+        data={"repo": "org/name"},
+        ok=404,
     ),
     api("GET /projects/{slug}/fleet", STAFF),
     api(f"POST {RUN}/move", STAFF, args=run_id, data={"to": "up"}, ok=409),

@@ -6,6 +6,7 @@ import torch
 from safetensors.torch import load_file
 
 from measures.blocks import Table
+from workers.artifacts import state_of
 from workers.checks.asking import (
     BATCH,
     ask,
@@ -17,7 +18,6 @@ from workers.checks.asking import (
 from workers.checks.found import CONFIRMS, REFUTES, UNDECIDED, Found, Pace
 from workers.config.inference import CheckSettings
 from workers.context import RunContext
-from workers.contract.model_files import state_of
 from workers.contract.numbers import plain
 from workers.ppo.model import CRITIC_FILE, VALUE_HEAD_FILE, ActorCritic, critic_of
 from workers.preflight.critic import DEAD, FixedRollout, critic_finding, fit_critic

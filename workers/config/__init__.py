@@ -19,6 +19,7 @@ from workers.config.inference import (
     EvaluateSettings,
     GenerateSettings,
     ProbeSettings,
+    PushSettings,
     RegisterSettings,
 )
 from workers.config.parsing import SettingField, SettingsError, read, setting_fields
@@ -40,6 +41,7 @@ SETTINGS: dict[str, type] = {
     "register_policy": RegisterSettings,
     "register_reward": RegisterSettings,
     "register_encoder": RegisterSettings,
+    "push": PushSettings,
     "drill": DrillSettings,
 }
 

@@ -1,4 +1,5 @@
-"""Settings of what trains nothing: generate, evaluate, assess, check, probe, register, drill."""
+"""Settings of what trains nothing: generate, evaluate, assess, check, probe, register, push,
+drill."""
 
 import os
 from collections.abc import Mapping
@@ -6,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from workers.artifacts import MERGED, PARTS
 from workers.config.parsing import Section, option
 from workers.config.rewards import needs_model, reward_errors
 from workers.config.server import DOC, POLICY, SFT, server_errors
+from workers.contract.jobs import is_hub_id
 
 # Settings of what trains nothing: `generate`, `evaluate`, `assess`, `check` and `probe`.
 
@@ -401,6 +404,34 @@ class RegisterSettings:
 
     def check(self) -> list[str]:
         return [] if self.model else ["model: name a folder on the worker, or the id on a hub"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PushSettings:
+    """What goes where. The token is the worker's alone: HF_TOKEN of its environment."""
+
+    repo: str = option(
+        "",
+        "Repository on the hub, such as `organisation/name`; it is made where there is none.",
+        section=Section.MODEL,
+        main=True,
+    )
+    part: str = option(
+        MERGED,
+        "The whole model, or of a LoRA the adapter alone.",
+        choices=PARTS,
+        section=Section.MODEL,
+        main=True,
+    )
+    private: bool = option(
+        True, "Whether a repository that is made is private.", section=Section.MODEL, main=True
+    )
+    card: str = option("", "README.md of the repository.", section=Section.MODEL)
+
+    def check(self) -> list[str]:
+        if is_hub_id(self.repo):
+            return []
+        return ["repo: name a repository of the hub, such as organisation/name"]
 
 
 # Settings of `drill`, a run that trains nothing.

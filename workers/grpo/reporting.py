@@ -11,10 +11,10 @@ from typing import Any, Protocol
 
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
+from workers.artifacts import state_in, state_of
 from workers.config.grpo import GRPOSettings
 from workers.context import RunContext
 from workers.contract.events import Alert, ReviewRequested, Sample
-from workers.contract.model_files import state_in, state_of
 from workers.grpo.metrics import Judged
 from workers.guardrails import CUT_ANSWERS
 from workers.ppo.evaluation import CANARY_PAIRS, ROLES

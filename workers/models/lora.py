@@ -28,7 +28,7 @@ from peft.utils import load_peft_weights
 from torch import nn
 from transformers import PreTrainedModel
 
-from workers.contract.model_files import ADAPTER, CARD
+from workers.artifacts import ADAPTER, CARD
 from workers.layouts.gathered import whole_of
 from workers.models.loading import state_sha256
 

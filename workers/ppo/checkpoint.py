@@ -13,9 +13,9 @@ from safetensors.torch import load_file, save_file
 from transformers import PreTrainedTokenizerBase
 
 from workers import ranks
+from workers.artifacts import state_in, state_of
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
-from workers.contract.model_files import state_in, state_of
 from workers.layouts.gathered import is_split
 from workers.models.loading import laid_like, whole
 from workers.ppo.distributed import Zero, gathered_weights

@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from workers.contract.model_files import state_in, state_of
+from workers.artifacts import state_in, state_of
 from workers.models.forward import LOGITS_CHUNK, can_pack, response_states, score_responses
 from workers.models.loading import load_exact, save_exact, save_model
 from workers.models.lora import load_adapter, merged, save_adapter

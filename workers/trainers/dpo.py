@@ -30,9 +30,9 @@ from transformers import (
 from trl import DPOConfig, DPOTrainer
 
 from workers import ranks
+from workers.artifacts import state_in, state_of
 from workers.config.training import DPOSettings
 from workers.context import RunContext
-from workers.contract.model_files import state_in, state_of
 from workers.data.batches import Encoded, LengthGroupedSampler, PairEncoder
 from workers.data.snapshot import Messages, Preference
 from workers.layouts.shards import ALONE, Shares

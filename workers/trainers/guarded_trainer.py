@@ -31,8 +31,8 @@ from torch.utils.data import DataLoader, Sampler
 from transformers import TrainerCallback, TrainerState
 
 from workers import ranks
+from workers.artifacts import state_in, state_of
 from workers.contract.events import Fault, RecipeError
-from workers.contract.model_files import state_in, state_of
 from workers.data.batches import OrderSampler, StepBatches
 from workers.layouts.arguments import splitting
 from workers.layouts.gathered import (

@@ -9,10 +9,10 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
+from workers.artifacts import state_in, state_of
 from workers.config.training import RewardSettings
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
-from workers.contract.model_files import state_in, state_of
 from workers.data.batches import Encoded, PairEncoder, assign_folds, fold_keys
 from workers.data.snapshot import (
     TRAIN,

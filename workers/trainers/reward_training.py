@@ -15,10 +15,10 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase, TrainingArguments, set_seed
 
+from workers.artifacts import state_in, state_of
 from workers.config.training import RewardSettings
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
-from workers.contract.model_files import state_in, state_of
 from workers.layouts.shards import Shares
 from workers.models.loading import load_scorer
 from workers.models.lora import attach_lora

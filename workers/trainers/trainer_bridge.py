@@ -25,10 +25,10 @@ from transformers import (
 )
 
 from workers import ranks
+from workers.artifacts import state_in, state_of
 from workers.config.training import TrainingSettings
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
-from workers.contract.model_files import state_in, state_of
 from workers.data.snapshot import TRAIN
 from workers.guardrails import live_engine, report, stop_error
 from workers.layouts.arguments import layout_arguments

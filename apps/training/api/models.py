@@ -5,39 +5,39 @@ from typing import Literal
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
-from ninja import Field, Query, Router, Schema
+from ninja import Field, Query, Router, Schema, Status
 
 from apps.accounts.api_auth import needs
 from apps.accounts.permissions import STAFF, project_for
 from apps.common.row_files import resumable_response
-from apps.training.api.runs import CheckpointOut
+from apps.training.api.runs import CheckpointOut, RunOut
 from apps.training.formats import python_lines, readme_text, serve_line
 from apps.training.models import Checkpoint, Run
 from apps.training.selectors import pages
 from apps.training.selectors.cards import model_card
-from apps.training.services.downloads import member_of, model_archive, parts_of
-from workers.contract.model_files import MERGED
+from apps.training.services.downloads import member_of, model_archive, model_push, parts_of
+from workers.artifacts import MERGED
 
 router = Router(tags=["models"])
 BASE = "/projects/{slug}/models"
 
 
-class ModelOut(CheckpointOut):
+class SavedModelOut(CheckpointOut):
     run: str
     name: str = Field(description="of its run")
     kind: str = Field(description="of its run: sft, dpo, reward, register_policy …")
     created_at: datetime
 
     @classmethod
-    def of(cls, row: Checkpoint) -> "ModelOut":
+    def of(cls, row: Checkpoint) -> "SavedModelOut":
         named = {"run": row.run_id, "name": row.run.name, "kind": row.run.kind}
         own = {n: getattr(row, n) for n in cls.model_fields if n not in named}
         return cls(**named, **own)
 
 
-class ModelPage(Schema):
+class SavedModelPage(Schema):
     count: int
-    items: list[ModelOut]
+    items: list[SavedModelOut]
 
 
 class UseOut(Schema):
@@ -46,12 +46,12 @@ class UseOut(Schema):
     serve: str = Field(description="`vllm serve` for a policy, else empty")
 
 
-class ModelDetailOut(ModelOut):
+class SavedModelDetailOut(SavedModelOut):
     card: str = Field(description="its card, Markdown")
     parts: list[UseOut] = Field(description="what can be downloaded; empty when its files are gone")
 
 
-@router.get(BASE, auth=needs("read"), response=ModelPage, summary="Models, newest first")
+@router.get(BASE, auth=needs("read"), response=SavedModelPage, summary="Models, newest first")
 def model_list(
     request: HttpRequest,
     slug: str,
@@ -60,14 +60,14 @@ def model_list(
     status: Checkpoint.Status | None = None,
     limit: int = Query(50, ge=1, le=500),
     offset: int = Query(0, ge=0, le=10**9),
-) -> ModelPage:
+) -> SavedModelPage:
     """The best, last and final checkpoints of runs, and registered models."""
     project, _ = project_for(request.user, slug, STAFF)
     rows = pages.models_for_list(
         project=project, search=search, kind=kind or "", status=status or ""
     )
-    items = [ModelOut.of(row) for row in rows[offset : offset + limit]]
-    return ModelPage(count=rows.count(), items=items)
+    items = [SavedModelOut.of(row) for row in rows[offset : offset + limit]]
+    return SavedModelPage(count=rows.count(), items=items)
 
 
 def model_of(request: HttpRequest, slug: str, checkpoint_id: str) -> Checkpoint:
@@ -76,15 +76,15 @@ def model_of(request: HttpRequest, slug: str, checkpoint_id: str) -> Checkpoint:
 
 
 @router.get(
-    BASE + "/{checkpoint_id}", auth=needs("read"), response=ModelDetailOut, summary="One model"
+    BASE + "/{checkpoint_id}", auth=needs("read"), response=SavedModelDetailOut, summary="One model"
 )
-def model_get(request: HttpRequest, slug: str, checkpoint_id: str) -> ModelDetailOut:
+def model_get(request: HttpRequest, slug: str, checkpoint_id: str) -> SavedModelDetailOut:
     """With its card, and how each part of it is loaded."""
     model = model_of(request, slug, checkpoint_id)
     card, parts = model_card(model), parts_of(model)
     member = member_of(model) if parts else ""
-    return ModelDetailOut(
-        **ModelOut.of(model).dict(),
+    return SavedModelDetailOut(
+        **SavedModelOut.of(model).dict(),
         card=readme_text(card, member=member),
         parts=[
             UseOut(
@@ -122,3 +122,22 @@ def model_download(
     return resumable_response(
         request, name=sent.name, size=sent.size, etag=sent.etag, chunks=sent.chunks
     )
+
+
+class PushIn(Schema):
+    repo: str = Field(max_length=193, description="on the hub: organisation/name")
+    part: Literal["merged", "adapter"] = MERGED
+    private: bool = Field(True, description="of a repository that is made now")
+    idempotency_key: str = Field("", max_length=80)
+
+
+@router.post(
+    BASE + "/{checkpoint_id}/push",
+    auth=needs("train"),
+    response={201: RunOut},
+    summary="Upload it to a hub",
+)
+def model_push_run(request: HttpRequest, slug: str, checkpoint_id: str, payload: PushIn) -> Status:
+    """A run of the kind `push`, on a worker that holds the token; its `summary` has the address."""
+    model = model_of(request, slug, checkpoint_id)
+    return Status(201, RunOut.of(model_push(model=model, user=request.user, **payload.dict())))

@@ -9,7 +9,7 @@ from apps.training.formats import card_body, folder_name, python_lines, serve_li
 from apps.training.models import Checkpoint
 from apps.training.selectors.cards import model_card
 from apps.training.services.downloads import member_of, parts_of
-from workers.contract.model_files import ADAPTER, MERGED
+from workers.artifacts import ADAPTER, MERGED
 
 
 @dataclass(frozen=True, slots=True)

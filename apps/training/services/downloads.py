@@ -1,4 +1,5 @@
-"""A model as one file: a tar that is made while it is sent, and can be sent on from any byte."""
+"""A model taken out: a tar that is made while it is sent, from any byte on; or a run that uploads
+it to a hub."""
 
 import hashlib
 import json
@@ -13,15 +14,27 @@ from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError, Missing, Unavailable
 from apps.snapshots.storage import artifact_store
 from apps.training.formats import folder_name, purpose_of, readme_text
-from apps.training.models import Checkpoint
+from apps.training.models import Checkpoint, Run
 from apps.training.selectors.cards import ModelCard, model_card
-from apps.training.services.kinds import ENCODERS, POLICIES, REWARDS
-from workers.artifacts import MANIFEST, ArtifactError, ArtifactMissing, Store, StoreUnreachable
-from workers.contract.model_files import ADAPTER, CARD, MERGED, PARTS, has_adapter, model_files
+from apps.training.services.kinds import MODELS
+from apps.training.services.launching import run_launch
+from workers.artifacts import (
+    ADAPTER,
+    CARD,
+    MANIFEST,
+    MERGED,
+    PARTS,
+    ArtifactError,
+    ArtifactMissing,
+    Store,
+    StoreUnreachable,
+    has_adapter,
+    model_files,
+    papers,
+)
+from workers.contract.wire import QUEUE_CPU
 
-MODELS = POLICIES | REWARDS | ENCODERS  # kinds of runs that leave one
 ENSEMBLE = "ensemble.json"
-OWN_CARD = "README-of-the-base.md"  # what a registered model brought
 _BLOCK = 1 << 20
 _END = tarfile.NUL * (2 * tarfile.BLOCKSIZE)
 
@@ -80,9 +93,7 @@ def model_contents(card: ModelCard, part: str) -> list[StoredFile]:
         )
     manifest = manifest_of(model)
     files = {
-        OWN_CARD if name == CARD else name: StoredFile(
-            name, f"{model.uri}/{source}", manifest[source]
-        )
+        name: StoredFile(name, f"{model.uri}/{source}", manifest[source])
         for name, source in model_files(manifest, part).items()
     }
     for before in card.history[-1:]:
@@ -90,9 +101,8 @@ def model_contents(card: ModelCard, part: str) -> list[StoredFile]:
             theirs = manifest_of(before)
         except DomainError:
             continue  # it says so on its own page
-        for name, sha256 in theirs.items():
-            if name.startswith(("LICENSE", "NOTICE")):
-                files.setdefault(name, StoredFile(name, f"{before.uri}/{name}", sha256))
+        for name in papers(theirs):
+            files.setdefault(name, StoredFile(name, f"{before.uri}/{name}", theirs[name]))
     return [StoredFile(name, one.uri, one.sha256) for name, one in sorted(files.items())]
 
 
@@ -158,6 +168,38 @@ def model_archive(*, model: Checkpoint, part: str = MERGED, user: User) -> Archi
     )
     etag = hashlib.sha256(readme + json.dumps([one.sha256 for one in files]).encode()).hexdigest()
     return Archive(f"{folder}.tar", pieces, f'"{etag[:32]}"', store)
+
+
+def model_push(
+    *,
+    model: Checkpoint,
+    repo: str,
+    part: str = MERGED,
+    private: bool = True,
+    user: User,
+    idempotency_key: str = "",
+) -> Run:
+    """A run that uploads what a download holds, where a worker has the token of a hub. Raises
+    `DomainError`."""
+    card = model_card(model)
+    model_contents(card, part)
+    after = f", step {model.step}: push"
+    config = {
+        "repo": repo.strip(),
+        "part": part,
+        "private": private,
+        "card": readme_text(card, part, member=member_of(model)),
+    }
+    return run_launch(
+        project=model.project,
+        kind=Run.Kind.PUSH,
+        name=f"{model.run.name[: 120 - len(after)]}{after}",
+        config=config,
+        inputs={"model": model, **({"base": card.history[-1]} if card.history else {})},
+        queue=model.run.queue or QUEUE_CPU,
+        user=user,
+        idempotency_key=idempotency_key,
+    )
 
 
 def _entry(

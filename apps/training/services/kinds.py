@@ -18,6 +18,7 @@ Input = Snapshot | Checkpoint | Run | Artifact
 POLICIES = frozenset({"sft", "dpo", "ppo", "grpo", "register_policy"})
 REWARDS = frozenset(Run.REWARD_KINDS)
 ENCODERS = frozenset({"register_encoder"})
+MODELS = POLICIES | REWARDS | ENCODERS  # kinds of runs that leave one
 OPTIMISED = frozenset({"ppo", "grpo"})  # kinds that train against the input `reward`
 PAIRS = frozenset({"preferences"})
 DEMONSTRATIONS = frozenset({"demonstrations"})
@@ -217,6 +218,13 @@ KINDS: dict[str, KindRule] = {
     "register_policy": KindRule({}),
     "register_reward": KindRule({}),
     "register_encoder": KindRule({}),
+    "push": KindRule(
+        {
+            "model": Role(models=MODELS),
+            "base": Role(models=MODELS),  # what it began as, whose licence goes along
+        },
+        (Need(("model",)),),
+    ),
     "drill": KindRule(
         {"data": Role(snapshots=PROMPTS), "base": Role(models=frozenset({"drill"}))},
     ),

@@ -2,13 +2,15 @@
 
 import secrets
 
+from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import HttpResponse
 from django.http.response import HttpResponseBase
-from django.shortcuts import render
-from django.views.decorators.http import require_safe
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_POST, require_safe
 
 from apps.accounts.permissions import STAFF, project_page
+from apps.common.errors import DomainError
 from apps.common.http import Request
 from apps.common.row_files import resumable_response
 from apps.snapshots.selectors.lineage import datasets_behind
@@ -16,9 +18,9 @@ from apps.training import display, selectors, services
 from apps.training.models import Checkpoint, Run
 from apps.training.screens.use import use_of
 from apps.training.selectors import pages
-from apps.training.services.downloads import model_archive
+from apps.training.services.downloads import model_archive, model_push
 from apps.training.services.kinds import POLICIES, REWARDS
-from workers.contract.model_files import MERGED
+from workers.artifacts import MERGED
 
 PER_PAGE = 50
 
@@ -59,6 +61,7 @@ def model_detail(request: Request, checkpoint_id: str) -> HttpResponse:
         "may_evaluate": run.kind in POLICIES and not services.evaluation_missing(checkpoint),
         "use": use_of(checkpoint),
         "key": secrets.token_urlsafe(16),
+        "push_key": secrets.token_urlsafe(16),
         "counts": checkpoint in selectors.checkpoints(run),
         "up": selectors.lineage_up(run),
         "behind": datasets_behind(run),
@@ -81,3 +84,23 @@ def model_download(request: Request, checkpoint_id: str) -> HttpResponseBase:
     return resumable_response(
         request, name=sent.name, size=sent.size, etag=sent.etag, chunks=sent.chunks
     )
+
+
+@require_POST
+@project_page(STAFF)
+def model_push_page(request: Request, checkpoint_id: str) -> HttpResponse:
+    """Push it to a hub: a run, whose page says how it went."""
+    model = pages.checkpoint_get(project=request.project, checkpoint_id=checkpoint_id)
+    try:
+        run = model_push(
+            model=model,
+            repo=request.POST.get("repo", ""),
+            part=request.POST.get("part", MERGED),
+            private="private" in request.POST,
+            user=request.user,
+            idempotency_key=request.POST.get("key", ""),
+        )
+    except DomainError as error:
+        messages.error(request, error.message)
+        return redirect("training:model", request.project.slug, model.pk)
+    return redirect("training:run", request.project.slug, run.pk)

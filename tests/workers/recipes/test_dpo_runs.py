@@ -22,9 +22,9 @@ from tests.workers.recipes.language import (
 )
 from tests.workers.recipes.test_dpo_losses import ROWS, arguments, assistant, preferences
 from tests.workers.recipes.test_resume import check_joined, curves, stop_and_resume
+from workers.artifacts import state_of
 from workers.config import settings_for
 from workers.contract.events import RecipeError
-from workers.contract.model_files import state_of
 from workers.models.loading import load_causal, save_model
 from workers.recipes.dpo import with_reference
 from workers.trainers.dpo import FILE, PairTrainer, encode_pairs

@@ -17,8 +17,8 @@ from tests.workers.recipes.conftest import PLANTED_PPO, SUBJECTS
 from tests.workers.recipes.language import Workshop, tiny_llama, user
 from tests.workers.recipes.test_dpo_runs import DATA, SHORT, checkpoint
 from tests.workers.recipes.test_resume import check_joined, stop_and_resume
+from workers.artifacts import ADAPTER, MERGED, model_files
 from workers.contract.jobs import Resume
-from workers.contract.model_files import ADAPTER, MERGED, model_files
 from workers.data.batches import encode_prompt
 from workers.models.loading import load_causal, load_tokenizer, stop_ids
 from workers.rollouts.local import Sampling, generate
@@ -64,7 +64,7 @@ def downloaded(folder: Path, place: Path, part: str = MERGED) -> Path:
 def asked_alone(folder: Path, prompts: list[Any]) -> list[Any]:
     command = [sys.executable, "-c", CHILD, str(folder), json.dumps(prompts)]
     said = subprocess.run(
-        command, capture_output=True, text=True, timeout=120, check=True, cwd=folder
+        command, capture_output=True, text=True, timeout=300, check=True, cwd=folder
     )
     return json.loads(said.stdout.splitlines()[-1])
 
