@@ -2,9 +2,12 @@
 
 import asyncio
 import inspect
+import io
 import json
+import tarfile
 from collections.abc import Awaitable, Callable
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,6 +30,7 @@ LEFT_OUT = {
     "/projects/{slug}/completion": "what people show to a vendor",
     "/projects/{slug}/discards": "what admins do about a person",
     "/projects/{slug}/hours": "what people are paid by",
+    "/projects/{slug}/models/{checkpoint_id}/push": "it launches a run, as no method does yet",
     "/projects/{slug}/opt-outs": "what a person does not want to read",
     "/projects/{slug}/questions": "what people ask",
     "/projects/{slug}/imports": "files are for the wizard and the command; programs send rows",
@@ -54,6 +58,9 @@ COVERED = [
     operations.dispute("p", 1),
     operations.dispute_votes("p", 1),
     operations.rule("p", 1, {}),
+    operations.models_page("p", offset=0, limit=1, filters={}),
+    operations.model("p", "m"),
+    operations.model_download("p", "m", part="merged"),
     operations.settings("p"),
     operations.settings_update("p", {}),
 ]
@@ -72,6 +79,10 @@ ANSWERS = {
     "LabelingSettingsOut": types.LabelingSettings,
     "MessageOut": types.Message,
     "NextOut": types.Next,
+    "SavedModelOut": types.Model,
+    "SavedModelPage": types.ModelsPage,
+    "SavedModelDetailOut": types.ModelDetail,
+    "UseOut": types.ModelPart,
     "NothingOut": types.Nothing,
     "OwnOut": types.Own,
     "OwnResultsOut": types.Progress,
@@ -96,7 +107,7 @@ def labeling(document: dict[str, Any]) -> set[tuple[str, str]]:
         (method.upper(), path.removeprefix("/api/v1"))
         for path, item in document["paths"].items()
         for method, operation in item.items()
-        if {"labeling", "disputes"} & set(operation.get("tags", ()))
+        if {"labeling", "disputes", "models"} & set(operation.get("tags", ()))
     }
 
 
@@ -254,6 +265,61 @@ def test_a_page_that_is_not_the_api_is_an_error_that_shows_it() -> None:
     with pytest.raises(ConcordError) as refused:
         against(page, lambda client: client.settings("arguments"))
     assert (refused.value.code, refused.value.details) == ("http_error", "<html>nginx</html>")
+
+
+def tar_of(**files: str) -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        for name, text in files.items():
+            info = tarfile.TarInfo(f"mine-step-7/{name}")
+            info.size = len(text)
+            archive.addfile(info, io.BytesIO(text.encode()))
+    return made.getvalue()
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_download_that_breaks_off_continues_where_it_was_unless_it_is_another_file(
+    tmp_path: Path, changed: bool
+) -> None:
+    whole, asked, told = tar_of(config="{}", weights="w" * 50_000), [], []
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        asked.append((request.headers.get("Range"), request.headers.get("If-Range")))
+        first, etag = len(asked) == 1, '"two"' if changed and len(asked) > 1 else '"one"'
+        resumed = not first and request.headers.get("If-Range") == etag
+        start = int(request.headers["Range"][6:-1]) if resumed else 0
+        answer = web.StreamResponse(
+            status=206 if resumed else 200,
+            headers={"ETag": etag, "Content-Length": str(len(whole) - start)},
+        )
+        await answer.prepare(request)
+        await answer.write(whole[start : 20_000 if first else None])
+        if first:
+            request.transport.close()
+        return answer
+
+    folder = against(
+        handle,
+        lambda client: client.model_download(
+            "p", "m", tmp_path, on_progress=lambda here, total: told.append((here, total))
+        ),
+    )
+    assert folder == tmp_path / "mine-step-7"
+    assert (folder / "weights").read_text() == "w" * 50_000
+    assert {path.name for path in tmp_path.iterdir()} == {"mine-step-7"}
+    assert told[-1] == (len(whole), len(whole))
+    assert asked[0] == (None, None)
+    assert asked[1][1] == '"one"'
+    assert len(asked) == 2
+
+
+def test_a_download_that_is_refused_or_brings_nothing_says_so(tmp_path: Path) -> None:
+    handler, seen = answers((404, {"code": "gone", "message": "No files."}), *[None] * 9)
+    for code, tries in (("gone", 1), ("unreachable", 2)):
+        with pytest.raises(ConcordError) as raised:
+            against(handler, lambda c: c.model_download("p", "m", tmp_path), tries=tries)
+        assert raised.value.code == code
+    assert len(seen) >= 3
 
 
 def test_a_name_cannot_leave_its_place_in_the_path() -> None:

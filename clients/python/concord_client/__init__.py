@@ -1,4 +1,4 @@
-"""Typed client of Concord's labeling API.
+"""Typed client of Concord's API: labeling, disputes, models.
 
     from concord_client import Client
 
@@ -21,6 +21,8 @@ from concord_client.types import (
     ImportReport,
     LabelingSettings,
     Message,
+    Model,
+    ModelDetail,
     Next,
     Nothing,
     Pair,
@@ -43,6 +45,8 @@ __all__ = [
     "ImportReport",
     "LabelingSettings",
     "Message",
+    "Model",
+    "ModelDetail",
     "Next",
     "Nothing",
     "Pair",

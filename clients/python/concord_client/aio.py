@@ -3,7 +3,9 @@
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Sequence
+import tarfile
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 from uuid import uuid4
@@ -11,7 +13,7 @@ from uuid import uuid4
 import aiohttp
 
 from concord_client import operations, types
-from concord_client.errors import Unreachable, error_from
+from concord_client.errors import ConcordError, Unreachable, error_from
 from concord_client.operations import Answer, Operation, Row
 
 T = TypeVar("T")
@@ -22,7 +24,7 @@ _LONGEST_PAUSE = 30.0  # seconds
 
 
 class AsyncClient:
-    """Concord's labeling API. Use it as `async with AsyncClient(url, token) as concord:`.
+    """Labeling and models. Use it as `async with AsyncClient(url, token) as concord:`.
 
     url: the site's address, without `/api/v1`. token: from the account page or `manage.py
     token_create`; its scopes and its person's role decide what is allowed. timeout: seconds for
@@ -262,6 +264,72 @@ class AsyncClient:
         }
         return await self._send(operations.rule(project, dispute.comparison, body))
 
+    # --- models ----------------------------------------------------------------------------------
+
+    async def models(
+        self, project: str, *, page: int = 50, **filters: str
+    ) -> AsyncIterator[types.Model]:
+        """Every model, newest first. filters: search, kind (of its run), status."""
+        offset, total = 0, 1
+        while offset < total:
+            operation = operations.models_page(project, offset=offset, limit=page, filters=filters)
+            got = await self._send(operation)
+            for row in got.items:
+                yield row
+            offset, total = offset + page, got.count
+
+    async def model(self, project: str, model: str) -> types.ModelDetail:
+        """One model by its id, with its card and the lines that load it."""
+        return await self._send(operations.model(project, model))
+
+    async def model_download(
+        self,
+        project: str,
+        model: str,
+        folder: str | Path,
+        *,
+        part: str = "merged",
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> Path:
+        """The model's files, in a folder of their own below `folder`, which is answered.
+
+        part: merged, or adapter for that of a LoRA alone. on_progress: called with the bytes that
+        are here and those of all. What breaks off continues where it was, also when this is called
+        again; `Unreachable` is raised after `tries` that brought nothing.
+        """
+        operation = operations.model_download(project, model, part=part)
+        place = Path(folder)
+        place.mkdir(parents=True, exist_ok=True)
+        file = Fetched(place / f".{model}-{part}.tar", on_progress)
+        tries, pause = self._tries, self._first_pause
+        while True:
+            before, wait = file.size, None
+            try:
+                async with self._opened().request(
+                    operation.method,
+                    self._api + operation.path,
+                    params=operation.query,
+                    headers=file.headers,
+                    timeout=aiohttp.ClientTimeout(total=None, sock_read=self._timeout.total),
+                ) as answer:
+                    if answer.status < 400:
+                        await file.take(answer)
+                    if answer.status < 400 or answer.status == 416:  # nothing was missing
+                        return file.unpack()
+                    status, data, wait = await self._said(answer)
+            except (aiohttp.ClientError, TimeoutError) as error:
+                words = str(error) or type(error).__name__
+                refusal: ConcordError = Unreachable(f"The download broke off: {words}")
+            else:
+                refusal = error_from(status, data)
+                if status not in _AGAIN:
+                    raise refusal
+            tries = self._tries if file.size > before else tries - 1
+            if not tries:
+                raise refusal
+            await asyncio.sleep(min(wait or pause * (0.5 + random.random()), _LONGEST_PAUSE))
+            pause = self._first_pause if file.size > before else pause * 2
+
     # --- settings --------------------------------------------------------------------------------
 
     async def settings(self, project: str) -> types.LabelingSettings:
@@ -298,22 +366,69 @@ class AsyncClient:
 
     async def _once(self, operation: Operation[Any]) -> tuple[int, Any, float | None]:
         """(status, decoded body, seconds the server asks to wait)."""
+        async with self._opened().request(
+            operation.method,
+            self._api + operation.path,
+            params=operation.query,
+            json=operation.body,
+        ) as answer:
+            return await self._said(answer)
+
+    def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 headers=self._headers,
                 timeout=self._timeout,
                 connector=aiohttp.TCPConnector(limit=self._connections),
             )
-        async with self._session.request(
-            operation.method,
-            self._api + operation.path,
-            params=operation.query,
-            json=operation.body,
-        ) as answer:
-            text = await answer.text()
-            wait = answer.headers.get("Retry-After", "")
-            try:
-                data = json.loads(text)
-            except ValueError:
-                data = text[:500]
-            return answer.status, data, float(wait) if wait.isdecimal() else None
+        return self._session
+
+    async def _said(self, answer: aiohttp.ClientResponse) -> tuple[int, Any, float | None]:
+        text = await answer.text()
+        wait = answer.headers.get("Retry-After", "")
+        try:
+            data = json.loads(text)
+        except ValueError:
+            data = text[:500]
+        return answer.status, data, float(wait) if wait.isdecimal() else None
+
+
+class Fetched:
+    """A tar that arrives in parts, in `path` with its ETag beside it, over several calls."""
+
+    def __init__(self, path: Path, on_progress: Callable[[int, int], None] | None) -> None:
+        self._path, self._etag = path, path.with_suffix(".etag")
+        self._on_progress = on_progress
+
+    @property
+    def size(self) -> int:
+        """Bytes that are here."""
+        return self._path.stat().st_size if self._path.exists() and self._etag.exists() else 0
+
+    @property
+    def headers(self) -> dict[str, str]:
+        if not self.size:
+            return {}
+        return {"Range": f"bytes={self.size}-", "If-Range": self._etag.read_text()}
+
+    async def take(self, answer: aiohttp.ClientResponse) -> None:
+        """What the answer brings, behind what is here if it continues that."""
+        continues = answer.status == 206
+        start = self.size if continues else 0
+        total = start + (answer.content_length or 0)
+        with self._path.open("ab" if continues else "wb") as file:
+            self._etag.write_text(answer.headers.get("ETag", ""))
+            async for block in answer.content.iter_chunked(1 << 20):
+                file.write(block)
+                if self._on_progress is not None:
+                    self._on_progress(file.tell(), total)
+
+    def unpack(self) -> Path:
+        try:
+            with tarfile.open(self._path) as archive:
+                folder = archive.getnames()[0].partition("/")[0]
+                archive.extractall(self._path.parent, filter="data")
+        finally:
+            self._path.unlink()
+            self._etag.unlink()
+        return self._path.parent / folder

@@ -181,6 +181,34 @@ def settings_update(project: str, changes: Mapping[str, Any]) -> Operation[types
     return Operation("PATCH", template, read, {"slug": project}, body=changes)
 
 
+def models_page(
+    project: str, *, offset: int, limit: int, filters: Mapping[str, str]
+) -> Operation[types.ModelsPage]:
+    return Operation(
+        "GET",
+        "/projects/{slug}/models",
+        types.ModelsPage.read,
+        {"slug": project},
+        query={"offset": offset, "limit": limit, **filters},
+    )
+
+
+def model(project: str, model: str) -> Operation[types.ModelDetail]:
+    names = {"slug": project, "checkpoint_id": model}
+    template = "/projects/{slug}/models/{checkpoint_id}"
+    return Operation("GET", template, types.ModelDetail.read, names)
+
+
+def model_download(project: str, model: str, *, part: str) -> Operation[None]:
+    return Operation(
+        "GET",
+        "/projects/{slug}/models/{checkpoint_id}/download",
+        lambda data: None,
+        {"slug": project, "checkpoint_id": model},
+        query={"part": part},
+    )
+
+
 class Answer(TypedDict, total=False):
     """What a vote may say besides A or B; what the project asks is in `Pair.asks`.
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Iterator, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
@@ -13,7 +14,7 @@ T = TypeVar("T")
 
 
 class Client:
-    """Concord's labeling API, blocking. Arguments and errors are those of `AsyncClient`.
+    """Labeling and models, blocking. Arguments and errors are those of `AsyncClient`.
 
     Not for use inside a running event loop (a notebook has one): take `AsyncClient` there.
     """
@@ -182,6 +183,22 @@ class Client:
                 version=version,
             )
         )
+
+    def models(self, project: str, *, page: int = 50, **filters: str) -> Iterator[types.Model]:
+        """See `AsyncClient.models`."""
+
+        async def every() -> list[types.Model]:
+            return [row async for row in self._client.models(project, page=page, **filters)]
+
+        yield from self._run(every())
+
+    def model(self, project: str, model: str) -> types.ModelDetail:
+        """See `AsyncClient.model`."""
+        return self._run(self._client.model(project, model))
+
+    def model_download(self, project: str, model: str, folder: str | Path, **options: Any) -> Path:
+        """See `AsyncClient.model_download`."""
+        return self._run(self._client.model_download(project, model, folder, **options))
 
     def settings(self, project: str) -> types.LabelingSettings:
         """See `AsyncClient.settings`."""

@@ -4,7 +4,7 @@ A newer server may send fields that this version does not name: they are kept in
 nothing. A compulsory field that is missing is a `ConcordError` (`unreadable`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime
 from typing import Any, Self
@@ -407,3 +407,45 @@ class LabelingSettings(Answered):
     sensitive_topics: tuple[str, ...] = field(metadata={"read": tuple}, default=())
     sensitive_cap: int = 0
     judge_first: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model(Answered):
+    """The best, last or final checkpoint of a run, or a registered model. kind: of its run."""
+
+    id: str
+    run: str
+    name: str
+    kind: str
+    step: int
+    attempt: int
+    tags: Sequence[str]
+    status: str
+    uri: str
+    sha256: str
+    size_bytes: int
+    metrics: Mapping[str, Any]
+    created_at: datetime = field(metadata=_MOMENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelsPage(Answered):
+    count: int
+    items: Sequence[Model] = field(metadata=_each(Model))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelPart(Answered):
+    """What can be downloaded: merged or adapter, and the lines that load or serve it."""
+
+    part: str
+    python: str
+    serve: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelDetail(Model):
+    """card: Markdown. parts: none where its files are gone."""
+
+    card: str
+    parts: Sequence[ModelPart] = field(metadata=_each(ModelPart))
