@@ -30,7 +30,15 @@ LEFT_OUT = {
     "/projects/{slug}/completion": "what people show to a vendor",
     "/projects/{slug}/discards": "what admins do about a person",
     "/projects/{slug}/hours": "what people are paid by",
-    "/projects/{slug}/models/{checkpoint_id}/push": "it launches a run, as no method does yet",
+    "/projects/{slug}/models/{checkpoint_id}/push": "by `call`: a rare one",
+    "/projects/{slug}/runs/{run_id}/events": "by `call`: metrics and states have methods",
+    "/projects/{slug}/runs/{run_id}/samples": "by `call`",
+    "/projects/{slug}/runs/{run_id}/log": "by `call`",
+    "/projects/{slug}/runs/{run_id}/lineage": "by `call`",
+    "/projects/{slug}/runs/{run_id}/pairs": "by `call`",
+    "/projects/{slug}/runs/{run_id}/move": "by `call`",
+    "/projects/{slug}/runs/{run_id}/priority": "by `call`",
+    "/projects/{slug}/fleet": "by `call`",
     "/projects/{slug}/opt-outs": "what a person does not want to read",
     "/projects/{slug}/questions": "what people ask",
     "/projects/{slug}/imports": "files are for the wizard and the command; programs send rows",
@@ -61,6 +69,13 @@ COVERED = [
     operations.models_page("p", offset=0, limit=1, filters={}),
     operations.model("p", "m"),
     operations.model_download("p", "m", part="merged"),
+    operations.runs_page("p", offset=0, limit=1, filters={}),
+    operations.launch("p", {}),
+    operations.run("p", "r"),
+    operations.metrics("p", "r", query={}),
+    operations.run_stop("p", "r"),
+    operations.run_cancel("p", "r"),
+    operations.run_resume("p", "r"),
     operations.settings("p"),
     operations.settings_update("p", {}),
 ]
@@ -79,6 +94,12 @@ ANSWERS = {
     "LabelingSettingsOut": types.LabelingSettings,
     "MessageOut": types.Message,
     "NextOut": types.Next,
+    "CheckpointOut": types.RunCheckpoint,
+    "MetricsOut": types.Metrics,
+    "RunDetailOut": types.RunDetail,
+    "RunOut": types.Run,
+    "RunPage": types.RunsPage,
+    "SeriesOut": types.Curve,
     "SavedModelOut": types.Model,
     "SavedModelPage": types.ModelsPage,
     "SavedModelDetailOut": types.ModelDetail,
@@ -107,7 +128,7 @@ def labeling(document: dict[str, Any]) -> set[tuple[str, str]]:
         (method.upper(), path.removeprefix("/api/v1"))
         for path, item in document["paths"].items()
         for method, operation in item.items()
-        if {"labeling", "disputes", "models"} & set(operation.get("tags", ()))
+        if {"labeling", "disputes", "models", "runs"} & set(operation.get("tags", ()))
     }
 
 

@@ -1,4 +1,4 @@
-"""Typed client of Concord's API: labeling, disputes, models.
+"""Typed client of Concord's API: labeling, disputes, runs, models.
 
     from concord_client import Client
 

@@ -4,7 +4,7 @@ import asyncio
 import json
 import random
 import tarfile
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
@@ -330,6 +330,118 @@ class AsyncClient:
             await asyncio.sleep(min(wait or pause * (0.5 + random.random()), _LONGEST_PAUSE))
             pause = self._first_pause if file.size > before else pause * 2
 
+    # --- runs ------------------------------------------------------------------------------------
+
+    async def runs(
+        self, project: str, *, page: int = 50, **filters: str
+    ) -> AsyncIterator[types.Run]:
+        """Every run, newest first. filters: search, kind, state, group; see the reference."""
+        offset, total = 0, 1
+        while offset < total:
+            operation = operations.runs_page(project, offset=offset, limit=page, filters=filters)
+            got = await self._send(operation)
+            for row in got.items:
+                yield row
+            offset, total = offset + page, got.count
+
+    async def launch(
+        self,
+        project: str,
+        kind: str,
+        name: str,
+        *,
+        config: Mapping[str, Any] | None = None,
+        inputs: Mapping[str, str] | None = None,
+        seed: int = 0,
+        idempotency_key: str = "",
+        **more: Any,
+    ) -> types.Run:
+        """Start a run of this kind: sft, reward, dpo, ppo, grpo, evaluate, generate …
+
+        config: of the recipe, such as {"preset": "lora", "epochs": 1}. inputs: role to
+        "snapshot:ID", "checkpoint:ID" or "run:ID" (its final model). more: seeds, group, queue,
+        layout, processes, launcher, priority, override_reason. A wrong setting is a `ConcordError`
+        that names it, and nothing is launched. Without a key this call makes one, so what is sent
+        twice for want of an answer launches once.
+        """
+        body = {
+            "kind": kind,
+            "name": name,
+            "config": dict(config or {}),
+            "inputs": dict(inputs or {}),
+            "seed": seed,
+            "idempotency_key": idempotency_key or uuid4().hex,
+            **more,
+        }
+        return await self._send(operations.launch(project, body))
+
+    async def run(self, project: str, run: str) -> types.RunDetail:
+        """One run by its id, with its checkpoints."""
+        return await self._send(operations.run(project, run))
+
+    async def wait(
+        self,
+        project: str,
+        run: str,
+        *,
+        every: float = 5.0,
+        timeout: float | None = None,
+        on_progress: Callable[[types.RunDetail], None] | None = None,
+    ) -> types.RunDetail:
+        """The run once it has ended; look at its `state`. every: seconds between two looks;
+        on_progress is called after each. Raises `TimeoutError` after `timeout` seconds; the run
+        goes on."""
+        until = None if timeout is None else asyncio.get_running_loop().time() + timeout
+        while True:
+            found = await self.run(project, run)
+            if on_progress is not None:
+                on_progress(found)
+            if found.has_ended:
+                return found
+            if until is not None and asyncio.get_running_loop().time() + every > until:
+                raise TimeoutError(f"The run {run} is {found.state} after {timeout:g} s.")
+            await asyncio.sleep(every)
+
+    async def metrics(
+        self, project: str, run: str, *names: str, points: int = 2000, cursor: str = ""
+    ) -> types.Metrics:
+        """Its curves, or those of `names`, at most so many points of each; with the `cursor` of an
+        earlier answer what came since."""
+        query: dict[str, str | int] = {"points": points}
+        query |= {"names": ",".join(names)} if names else {}
+        query |= {"cursor": cursor} if cursor else {}
+        return await self._send(operations.metrics(project, run, query=query))
+
+    async def stop(self, project: str, run: str) -> types.Run:
+        """Save a checkpoint and finish early."""
+        return await self._send(operations.run_stop(project, run))
+
+    async def cancel(self, project: str, run: str) -> types.Run:
+        """End without saving."""
+        return await self._send(operations.run_cancel(project, run))
+
+    async def resume(self, project: str, run: str) -> types.Run:
+        """Go on with a run that failed or was cancelled, from its last checkpoint."""
+        return await self._send(operations.run_resume(project, run))
+
+    # --- everything else -------------------------------------------------------------------------
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str | int] | None = None,
+        body: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Any operation of the reference by its path below `/api/v1`, as decoded JSON. What is
+        repeated when no answer came is GET alone: whether another may be, only you know."""
+        template = "/" + path.lstrip("/").replace("{", "{{").replace("}", "}}")
+        sent: Operation[Any] = Operation(
+            method.upper(), template, lambda data: data, {}, query or {}, body
+        )
+        return await self._send(sent, tries=0 if sent.method == "GET" else 1)
+
     # --- settings --------------------------------------------------------------------------------
 
     async def settings(self, project: str) -> types.LabelingSettings:
@@ -342,16 +454,16 @@ class AsyncClient:
 
     # --- sending ---------------------------------------------------------------------------------
 
-    async def _send(self, operation: Operation[T]) -> T:
-        pause = self._first_pause
-        for left in reversed(range(self._tries)):
+    async def _send(self, operation: Operation[T], *, tries: int = 0) -> T:
+        pause, tries = self._first_pause, tries or self._tries
+        for left in reversed(range(tries)):
             try:
                 status, data, wait = await self._once(operation)
             except (aiohttp.ClientError, TimeoutError) as error:
                 if not left:
                     words = str(error) or type(error).__name__
                     raise Unreachable(
-                        f"No answer from {self._api} in {self._tries} tries: {words}"
+                        f"No answer from {self._api} in {tries} tries: {words}"
                     ) from error
                 wait = None
             else:

@@ -233,3 +233,42 @@ def answer_body(key: str, side: str, choice: str, answer: Answer) -> dict[str, A
         raise ValueError("give either side (as the pair was shown) or choice (in stored terms)")
     said = {"side": side} if side else {"choice": choice}
     return {"idempotency_key": key, **said, **answer}
+
+
+RUN = "/projects/{slug}/runs/{run_id}"
+
+
+def runs_page(
+    project: str, *, offset: int, limit: int, filters: Mapping[str, str]
+) -> Operation[types.RunsPage]:
+    template, query = "/projects/{slug}/runs", {"offset": offset, "limit": limit, **filters}
+    return Operation("GET", template, types.RunsPage.read, {"slug": project}, query)
+
+
+def launch(project: str, body: Mapping[str, Any]) -> Operation[types.Run]:
+    """The key in the body launches once."""
+    template = "/projects/{slug}/runs"
+    return Operation("POST", template, types.Run.read, {"slug": project}, body=body)
+
+
+def run(project: str, run_id: str) -> Operation[types.RunDetail]:
+    return Operation("GET", RUN, types.RunDetail.read, {"slug": project, "run_id": run_id})
+
+
+def metrics(
+    project: str, run_id: str, *, query: Mapping[str, str | int]
+) -> Operation[types.Metrics]:
+    names = {"slug": project, "run_id": run_id}
+    return Operation("GET", RUN + "/metrics", types.Metrics.read, names, query)
+
+
+def run_stop(project: str, run_id: str) -> Operation[types.Run]:
+    return Operation("POST", RUN + "/stop", types.Run.read, {"slug": project, "run_id": run_id})
+
+
+def run_cancel(project: str, run_id: str) -> Operation[types.Run]:
+    return Operation("POST", RUN + "/cancel", types.Run.read, {"slug": project, "run_id": run_id})
+
+
+def run_resume(project: str, run_id: str) -> Operation[types.Run]:
+    return Operation("POST", RUN + "/resume", types.Run.read, {"slug": project, "run_id": run_id})

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Coroutine, Iterator, Sequence
 from pathlib import Path
+from threading import Thread
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
@@ -14,14 +15,16 @@ T = TypeVar("T")
 
 
 class Client:
-    """Labeling and models, blocking. Arguments and errors are those of `AsyncClient`.
+    """Concord's API, blocking. Arguments and errors are those of `AsyncClient`.
 
-    Not for use inside a running event loop (a notebook has one): take `AsyncClient` there.
+    Its event loop runs in a thread of its own, so it works in notebooks too, which have a loop.
     """
 
     def __init__(self, url: str, token: str, **options: Any) -> None:
         self._client = AsyncClient(url, token, **options)
-        self._runner = asyncio.Runner()
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._loop.run_forever, name="concord-client", daemon=True)
+        self._thread.start()
 
     def __enter__(self) -> Self:
         return self
@@ -36,8 +39,12 @@ class Client:
 
     def close(self) -> None:
         """Close the connections. The client cannot be used afterwards."""
+        if self._loop.is_closed():
+            return
         self._run(self._client.close())
-        self._runner.close()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
 
     def next(self, project: str, *, kinds: Sequence[str] = ()) -> types.Next:
         """See `AsyncClient.next`."""
@@ -200,6 +207,46 @@ class Client:
         """See `AsyncClient.model_download`."""
         return self._run(self._client.model_download(project, model, folder, **options))
 
+    def runs(self, project: str, *, page: int = 50, **filters: str) -> Iterator[types.Run]:
+        """See `AsyncClient.runs`."""
+
+        async def every() -> list[types.Run]:
+            return [row async for row in self._client.runs(project, page=page, **filters)]
+
+        yield from self._run(every())
+
+    def launch(self, project: str, kind: str, name: str, **options: Any) -> types.Run:
+        """See `AsyncClient.launch`."""
+        return self._run(self._client.launch(project, kind, name, **options))
+
+    def run(self, project: str, run: str) -> types.RunDetail:
+        """See `AsyncClient.run`."""
+        return self._run(self._client.run(project, run))
+
+    def wait(self, project: str, run: str, **options: Any) -> types.RunDetail:
+        """See `AsyncClient.wait`."""
+        return self._run(self._client.wait(project, run, **options))
+
+    def metrics(self, project: str, run: str, *names: str, **options: Any) -> types.Metrics:
+        """See `AsyncClient.metrics`."""
+        return self._run(self._client.metrics(project, run, *names, **options))
+
+    def stop(self, project: str, run: str) -> types.Run:
+        """See `AsyncClient.stop`."""
+        return self._run(self._client.stop(project, run))
+
+    def cancel(self, project: str, run: str) -> types.Run:
+        """See `AsyncClient.cancel`."""
+        return self._run(self._client.cancel(project, run))
+
+    def resume(self, project: str, run: str) -> types.Run:
+        """See `AsyncClient.resume`."""
+        return self._run(self._client.resume(project, run))
+
+    def call(self, method: str, path: str, **options: Any) -> Any:
+        """See `AsyncClient.call`."""
+        return self._run(self._client.call(method, path, **options))
+
     def settings(self, project: str) -> types.LabelingSettings:
         """See `AsyncClient.settings`."""
         return self._run(self._client.settings(project))
@@ -209,4 +256,12 @@ class Client:
         return self._run(self._client.settings_update(project, **changes))
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._runner.run(work)
+        if self._loop.is_closed():
+            work.close()
+            raise RuntimeError("the client is closed")
+        sent = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return sent.result()
+        except BaseException:  # such as Ctrl-C: nothing goes on behind the caller's back
+            sent.cancel()
+            raise

@@ -449,3 +449,106 @@ class ModelDetail(Model):
 
     card: str
     parts: Sequence[ModelPart] = field(metadata=_each(ModelPart))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run(Answered):
+    """state: waiting, queued, running, stopping, finished, failed or cancelled; the last three end
+    it."""
+
+    id: str
+    name: str
+    kind: str
+    state: str
+    queue: str
+    layout: str
+    processes: int
+    launcher: str
+    priority: str
+    waits: str
+    attempt: int
+    command: str
+    wish: str = ""  # the former name of `command`
+    step: int
+    total_steps: int | None
+    phase: str
+    eta_s: float | None
+    seed: int
+    config: Mapping[str, Any]
+    summary: Mapping[str, Any]
+    override_reason: str
+    group: str
+    code_version: str
+    fault: str
+    failure_kind: str
+    failure_message: str
+    created_by: str | None
+    created_at: datetime = field(metadata=_MOMENT)
+    started_at: datetime | None = field(metadata=_MOMENT)
+    ended_at: datetime | None = field(metadata=_MOMENT)
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state in ("finished", "failed", "cancelled")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunCheckpoint(Answered):
+    """A model that a run saved; tags: best, last, final, failed."""
+
+    id: str
+    step: int
+    attempt: int
+    tags: Sequence[str]
+    status: str
+    uri: str
+    sha256: str
+    size_bytes: int
+    metrics: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunDetail(Run):
+    """judge_people: who is behind the judge and the reward model, where a run has both."""
+
+    judge_people: Mapping[str, Any] | None
+    checkpoints: Sequence[RunCheckpoint] = field(metadata=_each(RunCheckpoint))
+    open_alerts: int
+    parked_events: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunsPage(Answered):
+    count: int
+    items: Sequence[Run] = field(metadata=_each(Run))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve(Answered):
+    """A metric by step. Of what was measured and is no number, values are "nan", "inf" or "-inf",
+    of what was undefined None."""
+
+    steps: Sequence[int]
+    values: Sequence[float | str | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metrics(Answered):
+    """Curves by name. Sent again with `cursor`, what came since; where the run went back to a
+    checkpoint, drop what you have beyond `discard_after`."""
+
+    series: Mapping[str, Curve] = field(
+        metadata={"read": lambda series: {name: Curve.read(one) for name, one in series.items()}}
+    )
+    cursor: str
+    discard_after: int | None
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One for each step: {"step": …, metric: value}, for `pandas.DataFrame`."""
+        found: dict[int, dict[str, Any]] = {}
+        for name, curve in self.series.items():
+            for step, value in zip(curve.steps, curve.values, strict=True):
+                found.setdefault(step, {"step": step})[name] = (
+                    float(value) if isinstance(value, str) else value
+                )
+        return [found[step] for step in sorted(found)]
