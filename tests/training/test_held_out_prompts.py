@@ -61,32 +61,43 @@ def test_prompts_without_a_held_out_split_are_refused_by_api_and_form(
     one_sided: Snapshot,
     kind: str,
 ) -> None:
-    before = Run.objects.count()
     client.force_login(emil)
-    refs = {role: f"checkpoint:{one.pk}" for role, one in policies.items()}
-    body = {"kind": kind, "name": "one", "config": REWARD}
-    body["inputs"] = refs | {"prompts": f"snapshot:{one_sided.pk}"}
+    words = refused_by_api_and_form(
+        client, project, kind, policies | {"prompts": one_sided}, "no_held_out_prompts"
+    )
+    assert "One-sided" in words
+    inputs = policies | {"prompts": bring(project, "Halves", train=["a"], dev=["b"])}
+    assert launching(project, kind, inputs)().pk
+
+
+def refused_by_api_and_form(
+    client: Client, project: Project, kind: str, inputs: dict[str, Any], code: str
+) -> str:
+    """The words of the refusal; nothing was stored."""
+    before = Run.objects.count()
+    refs = {
+        role: f"{'snapshot' if isinstance(one, Snapshot) else 'checkpoint'}:{one.pk}"
+        for role, one in inputs.items()
+    }
+    body = {"kind": kind, "name": "one", "config": REWARD, "inputs": refs}
     address = f"/api/v1/projects/{project.slug}/runs"
     answer = client.post(address, json.dumps(body), content_type="application/json")
     error = answer.json()
-    assert (answer.status_code, error["code"]) == (422, "no_held_out_prompts")
+    assert (answer.status_code, error["code"]) == (422, code)
     assert error["field"] == "inputs.prompts"
-    assert "One-sided" in error["message"]
-
     page = client.get(f"/p/{project.slug}/runs/new/{kind}/")
     sent = {
         bound.html_name: str(bound.value())
         for bound in page.context["form"]
         if bound.value() is not None and bound.value() is not False
     }
-    sent |= {f"input_{role}": f"checkpoint:{one.pk}" for role, one in policies.items()}
-    sent |= {"input_prompts": f"snapshot:{one_sided.pk}", "pasted": json.dumps(REWARD)}
+    sent |= {f"input_{role}": ref for role, ref in refs.items()}
+    sent["pasted"] = json.dumps(REWARD)
     refused = client.post(f"/p/{project.slug}/runs/new/{kind}/", sent)
     assert refused.status_code == 422
-    assert list(refused.context["form"].errors) == ["input_prompts"]
+    assert refused.context["form"].errors == {"input_prompts": [error["message"]]}
     assert Run.objects.count() == before
-    inputs = policies | {"prompts": bring(project, "Halves", train=["a"], dev=["b"])}
-    assert launching(project, kind, inputs)().pk
+    return error["message"]
 
 
 def test_generation_and_assessments_take_prompts_of_one_side(
@@ -114,7 +125,7 @@ def test_a_prompt_that_is_trained_on_and_held_out_elsewhere_is_refused_by_name(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_held_out_prompt_that_the_policy_learned_from_is_refused_by_name(
-    project: Project, policies: dict[str, Checkpoint], kind: str
+    project: Project, emil: User, client: Client, policies: dict[str, Checkpoint], kind: str
 ) -> None:
     """Planted: the policy comes from an SFT model that was shown one of the evaluation prompts."""
     shown = bring(project, "Shown", "demonstrations", train=["b", "x"], dev=["y"])
@@ -122,9 +133,11 @@ def test_a_held_out_prompt_that_the_policy_learned_from_is_refused_by_name(
     RunInput.objects.create(run=first.run, role="data", snapshot=shown)
     RunInput.objects.create(run=policies["policy"].run, role="sft", checkpoint=first)
     asked = bring(project, "Asked", train=["a"], dev=["B", "c"])
-    with pytest.raises(DomainError, match=r"holds out 1 prompt that .* from in 'Shown'") as refused:
-        launching(project, kind, policies | {"prompts": asked})()
-    assert (refused.value.status, refused.value.code) == (422, "prompts_overlap")
+    client.force_login(emil)
+    words = refused_by_api_and_form(
+        client, project, kind, policies | {"prompts": asked}, "prompts_overlap"
+    )
+    assert "'Asked' holds out 1 prompt that the policy learned from in 'Shown'" in words
     others = bring(project, "Others", train=["b"], dev=["c"])
     assert launching(project, kind, policies | {"prompts": others})().pk
 

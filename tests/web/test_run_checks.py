@@ -444,6 +444,7 @@ def test_a_dpo_model_is_evaluated_by_a_reward_that_is_named(project, emil, see):
         state="frozen",
         uri="snapshots/y",
         sha256="2" * 64,
+        counts={"rows": {"train": 8, "dev": 2}},
         frozen_at=base.created_at,
     )
     run = run_make(project, by=emil, kind="dpo", state="finished", seed=4)

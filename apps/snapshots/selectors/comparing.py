@@ -148,7 +148,7 @@ def comparable(*, project: Project) -> list[Snapshot]:
     """Datasets that can be compared, newest first."""
     return list(
         Snapshot.objects.filter(project=project, kind__in=_KINDS, state=Snapshot.State.FROZEN)
-        .exclude(recipe__imported=True)
+        .exclude(recipe__has_key="imported")
         .order_by("-created_at")
     )
 
