@@ -6,7 +6,6 @@ import re
 import threading
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pytest
 from django.utils import timezone
@@ -183,46 +182,44 @@ def test_annotators_at_once_share_out_the_pairs(
 def test_a_run_is_launched_waited_for_and_read_also_inside_a_notebook(
     transactional_db: None, live_server: LiveServer, project: Project, emil: User
 ) -> None:
-    """A notebook has an event loop that runs already."""
+    token = token_of(emil, "read", "train")
+    with Client(live_server.url, token) as concord:
+        with pytest.raises(ConcordError) as refused:
+            concord.launch(project.slug, "ppo", "p", config={"kl_coef": "much"})
+        assert (refused.value.status, refused.value.field) == (422, "config.kl_coef")
+        run = concord.launch(project.slug, "drill", "from a notebook", config={"steps": 3})
+        again = concord.launch(project.slug, "drill", "twice", idempotency_key="k")
+        assert concord.launch(project.slug, "drill", "twice", idempotency_key="k") == again
+        assert [one.name for one in concord.runs(project.slug, page=1)] == [
+            "twice",
+            "from a notebook",
+        ]
+        with pytest.raises(TimeoutError, match="queued"):
+            concord.wait(project.slug, run.id, every=0.01, timeout=0.05)
+        row = Run.objects.get(pk=run.id)
+        metrics_add(row, 1, [1, 2], loss=[2.0, "nan"], kl=[0.5, None])
+        Run.objects.filter(pk=run.id).update(state="finished", ended_at=timezone.now())
+        seen: list[str] = []
+        ended = concord.wait(
+            project.slug, run.id, on_progress=lambda found: seen.append(found.state)
+        )
+        assert (ended.has_ended, seen, ended.extra) == (True, ["finished"], {})
+        found = concord.metrics(project.slug, run.id, "loss", "kl")
+        table = found.rows()
+        assert table[0] == {"step": 1, "loss": 2.0, "kl": 0.5}
+        assert math.isnan(table[1]["loss"])
+        assert table[1]["kl"] is None
+        assert concord.metrics(project.slug, run.id, cursor=found.cursor).series == {}
+        lines = concord.call("get", f"projects/{project.slug}/runs/{run.id}/log")
+        assert lines == []
+        assert concord.cancel(project.slug, again.id).state in ("cancelled", "stopping")
+    with pytest.raises(RuntimeError, match="closed"):
+        concord.run(project.slug, run.id)
+    assert "concord-client" not in [thread.name for thread in threading.enumerate()]
 
-    def work() -> None:
-        with Client(live_server.url, token_of(emil, "read", "train")) as concord:
-            with pytest.raises(ConcordError) as refused:
-                concord.launch(project.slug, "ppo", "p", config={"kl_coef": "much"})
-            assert (refused.value.status, refused.value.field) == (422, "config.kl_coef")
-            run = concord.launch(project.slug, "drill", "from a notebook", config={"steps": 3})
-            again = concord.launch(project.slug, "drill", "twice", idempotency_key="k")
-            assert concord.launch(project.slug, "drill", "twice", idempotency_key="k") == again
-            assert [one.name for one in concord.runs(project.slug, page=1)] == [
-                "twice",
-                "from a notebook",
-            ]
-            with pytest.raises(TimeoutError, match="queued"):
-                concord.wait(project.slug, run.id, every=0.01, timeout=0.05)
-            row = Run.objects.get(pk=run.id)
-            metrics_add(row, 1, [1, 2], loss=[2.0, "nan"], kl=[0.5, None])
-            Run.objects.filter(pk=run.id).update(state="finished", ended_at=timezone.now())
-            seen: list[str] = []
-            ended = concord.wait(
-                project.slug, run.id, on_progress=lambda found: seen.append(found.state)
-            )
-            assert (ended.has_ended, seen, ended.extra) == (True, ["finished"], {})
-            found = concord.metrics(project.slug, run.id, "loss", "kl")
-            table = found.rows()
-            assert table[0] == {"step": 1, "loss": 2.0, "kl": 0.5}
-            assert math.isnan(table[1]["loss"])
-            assert table[1]["kl"] is None
-            assert concord.metrics(project.slug, run.id, cursor=found.cursor).series == {}
-            lines = concord.call("get", f"projects/{project.slug}/runs/{run.id}/log")
-            assert lines == []
-            assert concord.cancel(project.slug, again.id).state in ("cancelled", "stopping")
-        with pytest.raises(RuntimeError, match="closed"):
-            concord.run(project.slug, run.id)
-        assert "concord-client" not in [thread.name for thread in threading.enumerate()]
+    async def notebook() -> list[str]:
+        """Where an event loop runs already."""
+        with Client(live_server.url, token) as concord:
+            return [run.name for run in concord.runs(project.slug, search="notebook")]
 
-    async def notebook() -> None:
-        work()
-
-    # Django refuses its database where a loop runs, as every test of this file has it in one.
-    with mock.patch.dict("os.environ", {"DJANGO_ALLOW_ASYNC_UNSAFE": "1"}):
-        asyncio.run(notebook())
+    assert asyncio.run(notebook()) == ["from a notebook"]

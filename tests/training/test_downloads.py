@@ -12,14 +12,17 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from pytest_django.fixtures import Settings
 
 from apps.accounts.models import AuditEvent, Project, User
 from apps.training.models import Checkpoint, Run, RunInput
 from tests.training.reports import report, saved
 from tests.web.world import run_make
+from tests.workers.s3 import Bucket, bucket, s3
 from workers.artifacts import ArtifactError, Store
 from workers.contract import Finished, Opened
 
+__all__ = ["bucket", "s3"]  # fixtures
 FILES = {
     "config.json": "{}",
     "model.safetensors": "w" * 3000,
@@ -34,7 +37,7 @@ Put = Callable[..., Checkpoint]
 
 
 @pytest.fixture
-def put(project: Project, artifacts: Path) -> Put:
+def put(project: Project, artifacts: Path, settings: Settings) -> Put:
     """A model of these files, saved by a finished run."""
 
     def make(
@@ -59,7 +62,7 @@ def put(project: Project, artifacts: Path) -> Put:
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 (folder / name).write_text(text)
         uri = f"runs/{run.pk}/attempt-1/checkpoints/step-7"
-        sha256, _ = Store(str(artifacts)).put_tree(folder, uri)
+        sha256, _ = Store(settings.ARTIFACTS_URL).put_tree(folder, uri)
         report(
             run,
             Opened(),
@@ -123,6 +126,21 @@ def test_a_download_that_broke_off_goes_on_from_any_byte(
     assert (changed.status_code, changed.getvalue()) == (200, content)
     past = client.get(address(model), headers={"range": f"bytes={len(content)}-"})
     assert past.status_code == 416
+
+
+def test_a_download_comes_from_s3_as_from_a_folder(
+    client: Client, emil: User, put: Put, bucket: Bucket, settings: Settings
+) -> None:
+    settings.ARTIFACTS_URL = bucket.url
+    model = put()
+    client.force_login(emil)
+    whole = client.get(address(model))
+    content = whole.getvalue()
+    assert unpacked(content)["model.safetensors"] == FILES["model.safetensors"].encode()
+    headers = {"range": "bytes=3000-", "if-range": whole.headers["ETag"]}
+    assert client.get(address(model), headers=headers).getvalue() == content[3000:]
+    bucket.delete(f"{model.uri}/model.safetensors")
+    assert client.get(api(model, "/download")).json()["code"] == "gone"
 
 
 def test_an_adapter_leaves_alone_or_merged(client: Client, emil: User, put: Put) -> None:

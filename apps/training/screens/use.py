@@ -33,7 +33,7 @@ class Use:
 
 
 _WHAT = {
-    MERGED: ("Download", "safetensors, tokenizer and chat template, with a model card."),
+    MERGED: ("Download", "Safetensors, tokenizer and chat template, with a model card."),
     ADAPTER: (
         "Download the adapter",
         "The LoRA alone, for peft on its base.",
