@@ -123,11 +123,12 @@ def test_each_needed_input_is_missed_by_name(
         else:
             things[role] = model(project, sorted(allowed.models)[0])
     count = Run.objects.count()
-    launch(kind=kind, inputs=things, override_reason="the inputs are the point")
+    config = {"repo": "we/ours"} if kind == "push" else {}
+    launch(kind=kind, inputs=things, config=config, override_reason="the inputs are the point")
     for need in KINDS[kind].needs:
         rest = {role: thing for role, thing in things.items() if role not in need.roles}
         with pytest.raises(DomainError) as refusal:
-            launch(kind=kind, inputs=rest)
+            launch(kind=kind, inputs=rest, config=config)
         assert refusal.value.code == "missing_input"
         assert refusal.value.field == f"inputs.{need.roles[0]}"
     assert Run.objects.count() == count + 1

@@ -64,6 +64,7 @@ ROLE_LABELS = {
     "canaries": "Canary pairs",
     "reward_data": "The reward model's pairs",
     "demonstrations": "Demonstrations",
+    "model": "Model",
 }
 ROLE_HELP = {
     "judge": "A reward model from other annotators; it scores, and never trains.",

@@ -91,10 +91,11 @@ def test_a_good_reward_and_a_live_critic_pass_and_nothing_moves(
     assert all(p.grad is None for p in model.parameters())
     document = written(shop, context)
     assert document == report.to_json()
-    assert [f["check"] for f in document["findings"]] == list(TITLES)
+    looked_at = [check for check in TITLES if check != "template"]  # of SFT's rows alone
+    assert [f["check"] for f in document["findings"]] == looked_at
     assert all(f["level"] in LEVELS and f["message"] and f["title"] for f in document["findings"])
     assert document["memory"]["fits"] is True
-    assert len(lines(context)) == len(TITLES)
+    assert len(lines(context)) == len(looked_at)
     assert report.summary()["checks"]["reward"] == "ok"
 
 
