@@ -13,7 +13,7 @@ from apps.accounts.models import Membership, Role
 from apps.accounts.permissions import STAFF, project_for
 from apps.accounts.screens import AuditLine
 from apps.labeling.models import Choice, Vote
-from apps.labeling.services import LABELERS
+from apps.labeling.services import HIGHEST_PRIORITY, LABELERS
 from apps.labeling.texts import excerpt
 from apps.loop import screens, services
 from apps.training.models import Run
@@ -340,7 +340,7 @@ class PairsIn(Schema):
 
     votes: int | None = Field(None, ge=1, description="for each pair")
     priority: float | None = Field(
-        None, ge=0, le=services.HIGHEST_PRIORITY, description="over 0: before all others"
+        None, ge=0, le=HIGHEST_PRIORITY, description="over 0: before all others"
     )
 
 

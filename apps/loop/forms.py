@@ -4,13 +4,12 @@ from typing import Any
 
 from django import forms
 
-from apps.loop.services import HIGHEST_PRIORITY
+from apps.labeling.services import HIGHEST_PRIORITY
 
 
 class SendPairsForm(forms.Form):
     """`votes` starts at what the run or the project asks for."""
 
-    votes = forms.IntegerField(label="Votes for each pair", min_value=1)
     priority = forms.FloatField(
         label="Priority",
         min_value=0,
@@ -21,7 +20,10 @@ class SendPairsForm(forms.Form):
 
     def __init__(self, *args: Any, most: int, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        votes = self.fields["votes"]
-        votes.max_value = most
-        votes.widget.attrs["max"] = most
-        votes.help_text = f"At most {most} in this project."
+        votes = forms.IntegerField(
+            label="Votes for each pair",
+            min_value=1,
+            max_value=most,
+            help_text=f"At most {most} in this project.",
+        )
+        self.fields = {"votes": votes, **self.fields}

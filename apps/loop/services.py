@@ -11,10 +11,10 @@ from django.urls import reverse
 
 from apps.accounts.models import Membership, Project, Role, User
 from apps.accounts.services import audit_record, notice_give, notices_seen
-from apps.common.errors import DomainError
+from apps.common.errors import Conflict, DomainError
 from apps.labeling.models import Comparison, Response
 from apps.labeling.selectors import settings_get
-from apps.labeling.services import batch_take_back, comparisons_import
+from apps.labeling.services import HIGHEST_PRIORITY, batch_take_back, comparisons_import
 from apps.loop import selectors
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import TRAIN
@@ -119,6 +119,8 @@ def fresh_pairs_queue(
     """
     artifact = selectors.pairs_file(run)
     if run.state != Run.State.FINISHED or artifact is None:
+        if by is not None:
+            raise Conflict("The run has not finished with pairs to send.", code="no_pairs")
         return FreshPairs()
     asked = recipe_config(run.kind, run.config)
     votes = asked.get("votes_each") if votes is None else votes
@@ -223,8 +225,6 @@ def bell_seen(*, membership: Membership, notice: int, needs: Mapping[str, int]) 
 
 
 Row = dict[str, Any]
-
-HIGHEST_PRIORITY = 1_000.0
 
 
 def pair_rows(text: str, *, run: Run) -> list[Row]:

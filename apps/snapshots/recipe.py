@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from apps.common.errors import DomainError
+from measures.splits import unit_hash
 from measures.voting import PosteriorRule, Rule
 
 # The files a dataset is split into, by name: what each is for and who may read it.
@@ -223,6 +224,11 @@ _CHOICES = {
     "near_duplicates": NEAR_DUPLICATES,
     "ties": TIE_POLICIES,
 }
+
+
+def half_of(group: str) -> str:
+    """first or second, of datasets of votes and of imported ones alike: a prompt is on one side."""
+    return FIRST if unit_hash(group, "half") < 0.5 else SECOND
 
 
 def moments(filters: RecipeFilters) -> tuple[dt.datetime | None, dt.datetime | None]:

@@ -73,10 +73,12 @@ def test_an_empty_answer_is_left_out_and_counted(project: Project) -> None:
     assert (found.queued, found.refused) == (2, 1)
 
 
-def test_a_run_that_has_not_finished_queues_nothing(project: Project) -> None:
+def test_a_run_that_has_not_finished_queues_nothing(project: Project, emil: User) -> None:
     run = generation_make(project, PAIRS)
     assert services.fresh_pairs_queue(run=run) == services.FreshPairs()
     assert selectors.runs_awaiting_queueing() == set()
+    with pytest.raises(DomainError, match="not finished"):
+        services.fresh_pairs_queue(run=run, by=emil)
 
 
 def test_pairs_of_a_superseded_attempt_stay_out(project: Project) -> None:

@@ -377,19 +377,21 @@ def test_a_policys_likeness_to_its_demonstrations_is_a_table(emil, signed_in, pr
 @pytest.mark.parametrize(
     ("behind", "said"),
     [
-        ((2, 3), "2 of the 3 people"),
-        ((0, 3), ""),
-        ((0, 0), "Labelled elsewhere"),
+        ((2, 3, 3), "2 of the 3 people"),
+        ((0, 3, 3), ""),
+        ((0, 0, 3), "Labelled elsewhere"),
+        ((0, 3, 0), "Labelled elsewhere"),
     ],
 )
 def test_a_judge_of_the_same_annotators_is_marked(
-    project, emil, signed_in, monkeypatch, behind: tuple[int, int], said: str
+    project, emil, signed_in, monkeypatch, behind: tuple[int, int, int], said: str
 ) -> None:
     run = run_make(project, kind="evaluate", state="finished")
     for role in ("reward", "judge"):
         model = run_make(project, kind="reward", state="finished")
         RunInput.objects.create(run=run, role=role, upstream=model)
-    sides = [set(range(3)), set(range(3 - behind[0], 3 - behind[0] + behind[1]))]
+    shared, n, of_reward = behind
+    sides = [set(range(of_reward)), set(range(of_reward - shared, of_reward - shared + n))]
     monkeypatch.setattr(held_out, "voters", lambda votes: sides.pop(0))
     shown = signed_in(emil).get(address(run)).content.decode()
     people = held_out.judge_people(run)  # from the cache: nobody is asked twice

@@ -89,7 +89,8 @@ class PartedTRL(OverTRL):
         self.weighted[mode].clear()
         # A policy that still is its reference prefers neither answer: that is no accuracy of 0,
         # from which a curve could rise.
-        if abs(logs.get("eval_rewards/margins", math.inf)) < NO_MARGIN:
+        margin = logs.get("eval_rewards/margins", math.inf)
+        if not self.state.global_step and abs(margin) < NO_MARGIN:
             logs.pop("eval_rewards/accuracies", None)
         super().log(logs, *args, **kwargs)
 

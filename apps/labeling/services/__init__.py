@@ -3,6 +3,7 @@
 from apps.labeling.services.answers import FLAGS, LONGEST_RATIONALE, AnswerFields
 from apps.labeling.services.bulk import (
     BULK_ROLES,
+    HIGHEST_PRIORITY,
     BulkLook,
     bulk_allowed,
     bulk_look,
@@ -97,6 +98,7 @@ __all__ = [
     "AUDITORS",
     "BULK_ROLES",
     "FLAGS",
+    "HIGHEST_PRIORITY",
     "LABELERS",
     "LONGEST_RATIONALE",
     "MOST_AT_ONCE",

@@ -28,7 +28,7 @@ from apps.labeling.services.review import tasks_set_aside
 
 MOST_IN_BULK = 20_000  # comparisons, a few seconds of one's waiting
 _MOST_VOTES = 50
-_HIGHEST_PRIORITY = 1_000.0
+HIGHEST_PRIORITY = 1_000.0
 _CONTROLS = (Comparison.Stratum.GOLD, Comparison.Stratum.PRACTICE)
 
 # Who may do what.
@@ -173,9 +173,9 @@ def _check(
     if not key or len(key) > 80 or "\x00" in key:
         raise DomainError("A key of 1 to 80 characters.", field="key")
     if action == "priority" and not (
-        value is not None and isfinite(value) and abs(value) <= _HIGHEST_PRIORITY
+        value is not None and isfinite(value) and abs(value) <= HIGHEST_PRIORITY
     ):
-        raise DomainError(f"A number from 0 to {_HIGHEST_PRIORITY:,.0f}.", field="value")
+        raise DomainError(f"A number from 0 to {HIGHEST_PRIORITY:,.0f}.", field="value")
     if action == "votes" and not (value and value == int(value) and 1 <= value <= _MOST_VOTES):
         raise DomainError(f"A whole number from 1 to {_MOST_VOTES}.", field="value")
     if action == "review" and not reason.strip():

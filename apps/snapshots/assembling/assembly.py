@@ -42,18 +42,17 @@ from apps.snapshots.assembling.material import (
 from apps.snapshots.assembling.tally import DECIDED_BAD, DECIDED_TIE, line_of, tally, warnings_about
 from apps.snapshots.assembling.weighting import NOT_DRAWN, weigh, with_strengths
 from apps.snapshots.recipe import (
-    FIRST,
     HELDOUT_ANNOTATORS,
     HELDOUT_GROUPS,
     JOIN,
     PUBLIC_TEST,
-    SECOND,
     SPLITS,
     TRAIN,
     SnapshotRecipe,
+    half_of,
     moments,
 )
-from measures.splits import fold_of, unit_hash
+from measures.splits import fold_of
 from measures.voting import Choice
 
 __all__ = [
@@ -127,10 +126,6 @@ def assemble(material: Material, recipe: SnapshotRecipe) -> Assembly:
     }
     warnings = (*placed.notes, *warnings_about(files, pairs, recipe), *weighed.warnings)
     return Assembly(files, tuple(drops), pairs, counts, warnings)
-
-
-def half_of(group: str) -> str:
-    return FIRST if unit_hash(group, "half") < 0.5 else SECOND
 
 
 def _filtered(pair: Pair, recipe: SnapshotRecipe) -> str | None:

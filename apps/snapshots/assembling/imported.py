@@ -27,7 +27,7 @@ from apps.snapshots.assembling.rows import (
     prompt_text,
 )
 from apps.snapshots.models import Snapshot
-from apps.snapshots.recipe import DEV, HELDOUT_GROUPS, PUBLIC_TEST, SMOKE, TRAIN, in_order
+from apps.snapshots.recipe import DEV, HELDOUT_GROUPS, PUBLIC_TEST, SMOKE, TRAIN, half_of, in_order
 from measures.bootstrap import LEAST_UNITS
 from measures.duplicates import near_duplicates
 from measures.splits import split_of, unit_hash
@@ -370,11 +370,11 @@ def _keys(given: Sequence[Given], units: Sequence[int]) -> dict[int, str]:
 
 def _half(parsed: Parsed, units: Sequence[int], half: str) -> list[int]:
     """Leaves the other half out; the units of the rows that stay."""
-    first = {u: unit_hash(k, "halves") < 0.5 for u, k in _keys(parsed.rows, units).items()}
+    half_by_unit = {unit: half_of(key) for unit, key in _keys(parsed.rows, units).items()}
     kept = [
         (one, unit)
         for one, unit in zip(parsed.rows, units, strict=True)
-        if first[unit] == (half == "first")
+        if half_by_unit[unit] == half
     ]
     parsed.dropped[OTHER_HALF] += len(parsed.rows) - len(kept)
     parsed.rows = [one for one, _ in kept]

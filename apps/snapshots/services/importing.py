@@ -91,7 +91,8 @@ def dataset_from_file(
     tell("Comparing prompts", 0, 0)
     placed = place_rows(parsed, half=job.settings.get("half", ""))
     overlap = _leave_out_overlap(job, placed, parsed)
-    problems = [RowProblem(e.row or 0, _field(e, found), e.details) for e in parsed.refused]
+    places = {number: place for place, number in enumerate(found.numbers)}
+    problems = [RowProblem(e.row or 0, _field(e, found, places), e.details) for e in parsed.refused]
     report = _report(job, found, parsed, placed, overlap)
     if finish is None:
         return report, problems
@@ -125,12 +126,12 @@ def dataset_from_file(
     return report, problems
 
 
-def _field(error: DomainError, found: FileRows) -> str:
+def _field(error: DomainError, found: FileRows, places: Mapping[int, int]) -> str:
     """The field of a bad row; an answer of a file of chosen and rejected is called that."""
     name = error.field or "row"
     if "chosen" not in found.mapping or not name.startswith("response_"):
         return name
-    row = found.comparisons[found.numbers.index(error.row or 0)]
+    row = found.comparisons[places[error.row or 0]]
     return "chosen" if name.endswith(str(row.get("gold"))) else "rejected"
 
 

@@ -136,6 +136,7 @@ class RunPage(Schema):
 class JudgePeopleOut(Schema):
     shared: int
     n: int = Field(description="people behind the judge's training rows; 0: labelled elsewhere")
+    of_reward: int = Field(description="the same of the reward model")
     independent: bool = Field(description="whether it counts as a second opinion")
 
 
@@ -259,7 +260,7 @@ def run_get(request: HttpRequest, slug: str, run_id: str) -> RunDetailOut:
         **RunOut.of(run).dict(),
         judge_people=None
         if people is None
-        else JudgePeopleOut(shared=people.shared, n=people.n, independent=people.independent),
+        else JudgePeopleOut(independent=people.independent, **asdict(people)),
         checkpoints=[CheckpointOut.of(row) for row in selectors.checkpoints(run)],
         open_alerts=sum(a.acknowledged_at is None for a in pages.alerts_of(run)),
         parked_events=selectors.parked_count(run),

@@ -15,6 +15,7 @@ from workers.artifacts import ArtifactError
 from workers.config import recipe_config
 from workers.contract.jobs import is_hub_id
 
+_DAY_S = 86_400
 DEPTH = 12  # models in a row
 UNKNOWN = "unknown"
 
@@ -75,7 +76,7 @@ def licences_of(snapshot: Snapshot) -> list[str]:
             found = list(frozen_card(snapshot).get("licences", []))
         except ArtifactError:
             return []
-        cache.set(key, found, timeout=None)
+        cache.set(key, found, timeout=_DAY_S)
     return found
 
 

@@ -35,6 +35,7 @@ from workers.artifacts import (
 from workers.contract.wire import QUEUE_CPU
 
 ENSEMBLE = "ensemble.json"
+_DAY_S = 86_400
 _BLOCK = 1 << 20
 _END = tarfile.NUL * (2 * tarfile.BLOCKSIZE)
 
@@ -58,7 +59,7 @@ def manifest_of(model: Checkpoint) -> dict[str, str]:
         except ArtifactError as error:
             raise _refusal(error) from error
         found = json.loads(text)
-        cache.set(key, found, timeout=None)
+        cache.set(key, found, timeout=_DAY_S)
     return found
 
 

@@ -72,16 +72,21 @@ def judge_check(*, project_id: str, kind: str, inputs: Mapping[str, Input]) -> N
 
 @dataclass(frozen=True, slots=True)
 class JudgePeople:
-    """Of `n` people behind a judge's training rows, `shared` are behind the reward model's too.
-    With nobody behind it the rows were labelled elsewhere."""
+    """Of `n` people behind a judge's training rows, `shared` are behind the reward model's too;
+    that one has `of_reward`. Where either has nobody, its rows were labelled elsewhere."""
 
     shared: int
     n: int
+    of_reward: int
+
+    @property
+    def known(self) -> bool:
+        return bool(self.n and self.of_reward)
 
     @property
     def independent(self) -> bool:
         """Whether what it says counts as a second opinion: a gate asks for no less."""
-        return self.n > 0 and not self.shared
+        return self.known and not self.shared
 
 
 def judge_people(run: Run) -> JudgePeople | None:
@@ -99,7 +104,7 @@ def _people(run: Run) -> tuple[int, ...]:
     of_reward, of_judge = (
         voters(training_votes(learned_from(one.pop()))) for one in (reward, judge)
     )
-    return len(of_reward & of_judge), len(of_judge)
+    return len(of_reward & of_judge), len(of_judge), len(of_reward)
 
 
 def prompts_check(*, kind: str, inputs: Mapping[str, Input]) -> None:

@@ -21,7 +21,8 @@ class Operation(Generic[T]):
     Repeating any of them is harmless: a vote and a revision carry an idempotency key, `next`
     returns the pair in hand, a skip of a pair no longer held changes nothing, the same imported
     rows change nothing, a settings change sets what it set before, and a ruling that has arrived is
-    refused (`ruled_meanwhile`). So the client tries again when no answer came.
+    refused (`ruled_meanwhile`), as are a stop, a cancel and a resume. So the client tries again
+    when no answer came.
     """
 
     method: str
