@@ -631,7 +631,7 @@ TRAINING_API = [
     api(f"GET {RUN}/log", STAFF, args=run_id),
     api(f"GET {RUN}/lineage", STAFF, args=run_id),
     api(f"GET {RUN}/pairs", STAFF, args=run_id),
-    api(f"POST {RUN}/pairs", STAFF, args=run_id, data={}),
+    api(f"POST {RUN}/pairs", STAFF, args=run_id, data={}, ok=409),
     api(f"DELETE {RUN}/pairs", STAFF, args=run_id),
     api("GET /projects/{slug}/models", STAFF),
     api(f"GET {A_MODEL}", STAFF, args=lambda w: {"checkpoint_id": w.checkpoint.pk}),
