@@ -275,7 +275,7 @@ def test_a_review_of_another_model_leads_nowhere(project, model, ada, signed_in)
 
 
 def ppo_form(client: Client, model: Checkpoint, prompts: Snapshot, **more: str) -> dict[str, str]:
-    page = client.get("/p/arguments/runs/new/ppo/")
+    page = client.get("/p/arguments/runs/new/ppo/?preset=lora")
     fields = {
         bound.html_name: str(bound.value())
         for bound in page.context["form"]

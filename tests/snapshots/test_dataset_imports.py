@@ -157,7 +157,9 @@ def test_preferences_labelled_elsewhere_have_no_votes_and_train_dpo_and_rewards(
     sft = model(project, "sft")
     for kind in ("dpo", "reward"):
         inputs = {"data": made, "sft": sft}
-        assert run_launch(project=project, kind=kind, name=kind, config={}, inputs=inputs).pk
+        assert run_launch(
+            project=project, kind=kind, name=kind, config={"preset": "lora"}, inputs=inputs
+        ).pk
 
 
 def test_scores_say_which_answer_is_chosen(upload: Upload) -> None:

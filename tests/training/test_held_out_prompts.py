@@ -17,6 +17,7 @@ from apps.training import services
 from apps.training.models import Checkpoint, Run, RunInput
 from tests.training.conftest import FakeWire
 from tests.training.test_launching import model
+from workers.config import as_trained
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("artifacts", "wire")]
 REWARD = {"reward": {"type": "token_count", "token": "a"}}
@@ -47,8 +48,9 @@ def one_sided(project: Project) -> Snapshot:
 
 
 def launching(project: Project, kind: str, inputs: dict[str, Any]) -> Callable[[], Run]:
+    config = as_trained(kind, REWARD)
     return partial(
-        services.run_launch, project=project, kind=kind, name="one", config=REWARD, inputs=inputs
+        services.run_launch, project=project, kind=kind, name="one", config=config, inputs=inputs
     )
 
 
@@ -79,7 +81,7 @@ def refused_by_api_and_form(
         role: f"{'snapshot' if isinstance(one, Snapshot) else 'checkpoint'}:{one.pk}"
         for role, one in inputs.items()
     }
-    body = {"kind": kind, "name": "one", "config": REWARD, "inputs": refs}
+    body = {"kind": kind, "name": "one", "config": as_trained(kind, REWARD), "inputs": refs}
     address = f"/api/v1/projects/{project.slug}/runs"
     answer = client.post(address, json.dumps(body), content_type="application/json")
     error = answer.json()
@@ -92,7 +94,7 @@ def refused_by_api_and_form(
         if bound.value() is not None and bound.value() is not False
     }
     sent |= {f"input_{role}": ref for role, ref in refs.items()}
-    sent["pasted"] = json.dumps(REWARD)
+    sent["pasted"] = json.dumps(as_trained(kind, REWARD))
     refused = client.post(f"/p/{project.slug}/runs/new/{kind}/", sent)
     assert refused.status_code == 422
     assert refused.context["form"].errors == {"input_prompts": [error["message"]]}

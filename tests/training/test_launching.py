@@ -21,6 +21,7 @@ from tests.labeling.pairs import pairs_make
 from tests.training.conftest import FakeWire
 from tests.training.reports import report, saved
 from workers.artifacts import Store, StoreUnreachable
+from workers.config import as_trained
 from workers.contract import Failed, Finished, Opened, spec_from_json
 from workers.contract import code_version as code
 
@@ -31,7 +32,10 @@ OPENED = Opened()
 def launch(project: Project, wire: FakeWire, artifacts: Path) -> Callable[..., Run]:
     def make(**changes: Any) -> Run:
         given = {"kind": "drill", "name": "one", "config": {}, "inputs": {}, "seed": 3}
-        return services.run_launch(**({"project": project} | given | changes))
+        given |= changes
+        if isinstance(given["config"], dict):  # what else a launch must say is not the point here
+            given["config"] = as_trained(given["kind"], given["config"])
+        return services.run_launch(project=project, **given)
 
     return make
 

@@ -16,6 +16,7 @@ from apps.training.models import Run, RunAttempt
 from apps.training.selectors.queueing import queue_words, span, why_it_waits
 from tests.training.conftest import FakeWire, worker_make
 from tests.training.reports import report
+from workers.config import as_trained
 from workers.contract import Failed, Fault, Finished, Opened
 from workers.contract.fleet import Gpu
 
@@ -32,6 +33,7 @@ def launch(
 
     def make(name: str, **more: Any) -> Run:
         given = {"project": project, "kind": "drill", "config": {}, "inputs": {}} | more
+        given["config"] = as_trained(given["kind"], given["config"])
         with commits():
             run = services.run_launch(name=name, **given)
         run.refresh_from_db()
@@ -251,7 +253,7 @@ def test_what_no_machine_can_do_is_held_with_the_reason_and_lets_others_pass(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # A drill has no settings for Ray or a server; the queue reads those of any kind.
-    monkeypatch.setattr("apps.training.services.launching.settings_for", lambda *_: None)
+    monkeypatch.setattr("apps.training.services.launching.settings_for", lambda *_, **__: None)
     wire.workers = [worker_make(name, queues=("gpu",), **more) for name, more in workers]
     run = launch("large", queue="gpu", **needs)
     launch("small", queue="gpu")

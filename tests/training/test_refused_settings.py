@@ -9,8 +9,10 @@ from django.test import Client
 
 from apps.accounts.models import Project, User
 from apps.training.forms.launch import RunForm
-from apps.training.models import Run
+from apps.training.models import Run, RunInput
+from apps.training.services import run_clone
 from tests.training.conftest import FakeWire
+from workers.config import as_trained, recipe_presets
 
 
 @pytest.fixture
@@ -115,7 +117,7 @@ def test_a_base_model_is_a_hubs_or_lies_in_a_listed_folder(
 ) -> None:
     monkeypatch.setenv("MODEL_FOLDERS", "/opt/none, /srv/models")
     data = {"data": f"snapshot:{snapshot_make('demonstrations').pk}"}
-    answer = post({"base_model": name}, kind="sft", inputs=data)
+    answer = post({"base_model": name, "learning_rate": 1e-5}, kind="sft", inputs=data)
     assert answer.status_code == status, answer.json()
     if status == 422:
         said = answer.json()
@@ -165,7 +167,7 @@ def launch(client: Client, project: Project, emil: User, kind: str, config: dict
     client.force_login(emil)
     return client.post(
         f"/api/v1/projects/{project.slug}/runs",
-        json.dumps({"kind": kind, "name": "one", "config": config}),
+        json.dumps({"kind": kind, "name": "one", "config": as_trained(kind, config)}),
         content_type="application/json",
     )
 
@@ -204,3 +206,33 @@ def test_two_fields_of_a_rule_are_both_named(client: Client, project: Project, e
     assert answer.status_code == 422
     words = set(answer.json()["message"].replace(":", "").split())
     assert {"batch_size", "minibatch_size"} <= words
+
+
+TRAINED = ("sft", "reward", "dpo", "ppo", "grpo")
+
+
+@pytest.mark.parametrize("kind", TRAINED)
+def test_a_new_run_says_its_learning_rate_or_has_it_from_a_preset(
+    post: Any, project: Project, kind: str
+) -> None:
+    answer = post({}, kind=kind)
+    assert (answer.status_code, answer.json()["field"]) == (422, "config.learning_rate")
+    assert "lora" in answer.json()["message"]  # a preset that has one
+    blank = RunForm(project=project, kind=kind)
+    assert blank["c_learning_rate"].value() in (None, "")
+    form = RunForm({"name": "one", "seed": 0}, project=project, kind=kind)
+    assert "c_learning_rate" in form.errors
+    for config in ({"preset": "lora"}, {"learning_rate": 1e-5}):
+        assert post(config, kind=kind).json()["field"] != "config.learning_rate"
+    filled = RunForm(project=project, kind=kind, preset="lora")
+    assert filled["c_learning_rate"].value() == recipe_presets(kind)["lora"]["learning_rate"]
+
+
+def test_a_copy_of_a_run_that_named_no_learning_rate_has_the_one_it_was_trained_with(
+    project: Project, wire: FakeWire, snapshot_make: Any
+) -> None:
+    old = Run.objects.create(project=project, name="old", kind="sft", config={"toy": True})
+    RunInput.objects.create(run=old, role="data", snapshot=snapshot_make("demonstrations"))
+    assert RunForm(project=project, kind="sft", source=old)["c_learning_rate"].value() == 1e-5
+    copy = run_clone(run=old)
+    assert copy.config == {"toy": True, "learning_rate": 1e-5}

@@ -180,7 +180,7 @@ def test_only_fitting_inputs_are_offered_and_the_only_needed_one_is_chosen(
 
 
 def test_an_input_that_is_missing_is_marked_at_its_role(open_form, project, pairs):
-    client, sent, _ = open_form("dpo")
+    client, sent, _ = open_form("dpo", "?preset=lora")
     answer = client.post("/p/arguments/runs/new/dpo/", sent)
     assert answer.status_code == 422
     assert list(answer.context["form"].errors) == ["input_sft"]
@@ -188,7 +188,7 @@ def test_an_input_that_is_missing_is_marked_at_its_role(open_form, project, pair
 
 def test_a_run_waits_for_the_live_run_among_its_inputs(open_form, project, pairs):
     sft = run_make(project, name="base model", kind="sft", state="running")
-    client, sent, _ = open_form("dpo")
+    client, sent, _ = open_form("dpo", "?preset=lora")
     client.post("/p/arguments/runs/new/dpo/", sent)
     run = Run.objects.get(kind="dpo")
     assert run.state == "waiting"

@@ -73,7 +73,13 @@ def test_several_seeds_are_one_group_that_more_may_join(project, call):
         ({"kind": "drill"}, 422, "invalid_input", "name"),
         ({"kind": "fly", "name": "a"}, 422, "invalid_input", "kind"),
         ({"kind": "drill", "name": "a", "queue": "moon"}, 400, "unknown_queue", "queue"),
-        ({"kind": "dpo", "name": "a"}, 400, "missing_input", "inputs.data"),
+        ({"kind": "dpo", "name": "a"}, 422, "bad_config", "config.learning_rate"),
+        (
+            {"kind": "dpo", "name": "a", "config": {"preset": "lora"}},
+            400,
+            "missing_input",
+            "inputs.data",
+        ),
         (
             {"kind": "drill", "name": "a", "inputs": {"base": "run:nothing"}},
             404,

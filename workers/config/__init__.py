@@ -50,6 +50,7 @@ __all__ = [
     "SETTINGS",
     "SettingField",
     "SettingsError",
+    "as_trained",
     "preset_purposes",
     "recipe_config",
     "recipe_fields",
@@ -58,8 +59,9 @@ __all__ = [
 ]
 
 
-def settings_for(kind: str, config: Mapping[str, Any]) -> Any:
-    """The settings of `kind`, preset applied. Raises `SettingsError` with everything wrong."""
+def settings_for(kind: str, config: Mapping[str, Any], *, new: bool = False) -> Any:
+    """The settings of `kind`, preset applied. Raises `SettingsError` with everything wrong. A `new`
+    run must say, or have from its preset, what has no default that fits every model."""
     name = config.get("preset")
     presets = recipe_presets(kind)
     if name is not None and name not in presets:
@@ -72,9 +74,29 @@ def settings_for(kind: str, config: Mapping[str, Any]) -> Any:
     # Which guardrails there are depends on the kind, which a class of settings does not know.
     if isinstance(guards, Mapping) and any(f.name == "guards" for f in fields(SETTINGS[kind])):
         errors = [*errors, *guard_errors(kind, guards)]
+    if new:
+        errors = [*errors, *_not_chosen(kind, chosen)]
     if errors:
         raise SettingsError(errors)
     return settings
+
+
+def _not_chosen(kind: str, config: Mapping[str, Any]) -> list[str]:
+    missing = [one.name for one in _fields(kind) if one.option.chosen and one.name not in config]
+    presets = ", ".join(recipe_presets(kind))
+    return [
+        f"{name}: give a number, or choose a preset that has one ({presets})" for name in missing
+    ]
+
+
+def as_trained(kind: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """`config` of a stored run with what it left to the default though a new run must give it."""
+    given = recipe_config(kind, config)
+    return {
+        one.name: one.default
+        for one in _fields(kind)
+        if one.option.chosen and one.name not in given
+    } | dict(config)
 
 
 @cache

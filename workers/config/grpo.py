@@ -119,6 +119,7 @@ class GRPOSettings(OptimisedSettings):
         above=0.0,
         section=Section.UPDATE,
         main=True,
+        chosen=True,
     )
     lr_schedule: str = option(
         "linear",

@@ -44,6 +44,8 @@ class Option:
     """What a person must know of one field: unit, when to change it, and what values fit.
 
     `main`: shown at once in a form; the others wait behind "All settings".
+    `chosen`: no value fits every model, so a new run gives it, itself or by its preset; the
+    default is what runs without one were trained with.
     """
 
     doc: str
@@ -54,6 +56,7 @@ class Option:
     choices: tuple[str, ...] = ()
     section: Section = Section.OTHER
     main: bool = False
+    chosen: bool = False
 
 
 @dataclass(frozen=True, slots=True)

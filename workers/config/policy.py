@@ -404,6 +404,7 @@ class PPOSettings(OptimisedSettings):
         above=0.0,
         section=Section.UPDATE,
         main=True,
+        chosen=True,
     )
     value_learning_rate: float | None = option(
         None,

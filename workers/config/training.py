@@ -19,6 +19,7 @@ class TrainingSettings:
         above=0.0,
         section=Section.UPDATE,
         main=True,
+        chosen=True,
     )
     batch_size: int = option(
         32,

@@ -26,6 +26,7 @@ from apps.training.services.repeating import MOST_SEEDS
 from workers.config import (
     SettingField,
     SettingsError,
+    as_trained,
     recipe_config,
     recipe_fields,
     recipe_presets,
@@ -127,7 +128,9 @@ class RunForm(NeedsForm):
         super().__init__(data, **kwargs)
         self.project, self.kind, self.source = project, kind, source
         self.options = {option.name: option for option in _offered(kind)}
-        start = recipe_config(kind, source.config if source else {"preset": preset})
+        start = recipe_config(
+            kind, as_trained(kind, source.config) if source else {"preset": preset}
+        )
         if start.get("preset") == "":
             del start["preset"]
         start |= changes or {}
@@ -152,7 +155,8 @@ class RunForm(NeedsForm):
             if option.name == "guards":  # the table of rules stands for it
                 continue
             field = _config_field(option)
-            field.initial = _shown(option, start.pop(option.name, option.default))
+            default = None if option.option.chosen else option.default
+            field.initial = _shown(option, start.pop(option.name, default))
             field.hide_optional = not option.optional  # blank means the default
             self.fields[f"c_{option.name}"] = field
         if "votes_each" in self.options:
@@ -260,14 +264,15 @@ class RunForm(NeedsForm):
             if name in config:
                 continue
             value = cleaned.get(f"c_{name}")
-            value = option.default if value in (None, "") else value
+            if value in (None, "") and not option.option.chosen:
+                value = option.default
             if value is not None:
                 config[name] = value
         pasted = cleaned.get("pasted") or {}
         config |= pasted
         cleaned["config"] = config
         try:
-            settings_for(self.kind, config)
+            settings_for(self.kind, config, new=True)
         except SettingsError as error:
             for text in error.errors:
                 self._refuse_setting(text, pasted)
@@ -378,6 +383,8 @@ class _JsonField(forms.JSONField):
 
 
 def _help(one: SettingField) -> str:
+    if one.option.chosen:
+        return f"{one.option.doc} Presets have one; there is no default."
     if one.default == "":
         return one.option.doc
     default = "none" if one.default is None else json.dumps(one.default, ensure_ascii=False)

@@ -26,7 +26,7 @@ from apps.training.services.kinds import (
 )
 from apps.training.services.layouts import launcher_of, needs_check, needs_of
 from apps.training.services.points import context_check
-from workers.config import SettingsError, recipe_config, settings_for
+from workers.config import SettingsError, as_trained, recipe_config, settings_for
 from workers.config.inference import refused_option
 from workers.contract.code_version import code_version
 from workers.contract.jobs import NOT_ALLOWED, ONE, may_be_named
@@ -150,7 +150,7 @@ def run_clone(
         project=run.project,
         kind=run.kind,
         name=f"{run.name} (copy)"[:_LONGEST_NAME] if name is None else name,
-        config=run.config if config is None else config,
+        config=as_trained(run.kind, run.config if config is None else config),
         inputs=run_inputs(run),
         seed=run.seed if seed is None else seed,
         queue=queue or run.queue,
@@ -247,7 +247,7 @@ def _check_plain(
                 f"{setting}: {NOT_ALLOWED}.", code="model_not_allowed", field=f"config.{setting}"
             )
     try:
-        settings_for(kind, config)
+        settings_for(kind, config, new=True)
     except SettingsError as error:
         path = re.split(r"[.\[:]", error.errors[0])[0]
         raise Unprocessable(

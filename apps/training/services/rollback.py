@@ -21,7 +21,7 @@ from apps.training.selectors.reference import checkpoints_judged, last_healthy, 
 from apps.training.services.kinds import Input, run_inputs
 from apps.training.services.launching import run_launch
 from apps.training.services.layouts import needs_of
-from workers.config import recipe_config, recipe_fields
+from workers.config import as_trained, recipe_config, recipe_fields
 
 HEALTHY, START = "healthy", "start"
 # The role by which a run of the kind starts from a checkpoint of another one like it.
@@ -103,7 +103,7 @@ def run_roll_back(
             project=run.project,
             kind=run.kind,
             name=plan.name,
-            config=plan.config,
+            config=as_trained(run.kind, plan.config),
             inputs=plan.inputs,
             seed=plan.seed,
             queue=run.queue,
