@@ -24,8 +24,18 @@ settings.load_profile("suite")
 
 # Folders whose tests share trainings that take long: one process runs them all.
 TOGETHER = ("tests/workers/recipes",)
-# Folders whose tests all train or drive a browser: `make test-spread` runs them.
-SPREAD = (*TOGETHER, "tests/browser")
+# Folders and files whose tests train, drive a browser or start servers, trainers or databases of
+# their own: `make test-spread` runs them.
+SPREAD = (
+    *(f"{folder}/" for folder in TOGETHER),
+    "tests/browser/",
+    "tests/clients/test_live.py",
+    "tests/upgrade/",
+    "tests/web/test_proxy.py",
+    "tests/workers/test_ranks.py",
+    "tests/workers/test_supervisor.py",
+    "tests/workers/test_train.py",
+)
 
 
 class Together(LoadScopeScheduling):
@@ -85,7 +95,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
     for item in items:
         if item.get_closest_marker("browser") or item.get_closest_marker("stack"):
             item.add_marker(pytest.mark.flaky(reruns=1))
-        if any(f"{folder}/" in item.path.as_posix() for folder in SPREAD):
+        if any(place in item.path.as_posix() for place in SPREAD):
             item.add_marker(pytest.mark.spread)
     yield
     items.sort(key=_late)  # after pytest-django, which puts tests without a database last

@@ -9,12 +9,12 @@ from contextvars import ContextVar
 
 import redis
 from django.apps import apps
-from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, connections
 from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.loader import MigrationLoader
 
 from apps.common import registry
+from apps.common.redis_now import redis_now
 from workers.contract import scores, wire
 from workers.contract.wire import SCHEDULER, alive_key
 
@@ -38,9 +38,7 @@ def one_connection() -> Iterator[redis.Redis]:
     if client := _shared.get():
         yield client
         return
-    client = redis.Redis.from_url(
-        settings.REDIS_URL, socket_timeout=2, socket_connect_timeout=2, decode_responses=True
-    )
+    client = redis_now(decode_responses=True)
     token = _shared.set(client)
     try:
         yield client

@@ -9,11 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import redis
-from django.conf import settings
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from apps.common.errors import Unavailable
+from apps.common.redis_now import redis_now
 from workers.contract import scores as contract
 from workers.contract.scores import ScoreReply, ScoreRequest
 from workers.contract.wire import alive_key
@@ -61,12 +59,7 @@ def reply_get(request_id: str) -> ScoreReply | None:
 
 @contextlib.contextmanager
 def _connected() -> Iterator["redis.Redis[Any]"]:
-    client = redis.Redis.from_url(
-        settings.REDIS_URL,
-        socket_timeout=2,
-        socket_connect_timeout=2,
-        retry=Retry(NoBackoff(), 0),  # somebody waits for the page
-    )
+    client = redis_now()
     try:
         yield client
     except (redis.RedisError, OSError) as error:

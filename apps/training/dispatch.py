@@ -17,9 +17,8 @@ from celery import Celery
 from django.conf import settings
 from kombu import Exchange, Queue
 from kombu.exceptions import KombuError
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
+from apps.common.redis_now import redis_now
 from workers.contract import wire
 from workers.contract.broker import sender_settings
 from workers.contract.lease import FENCE
@@ -40,9 +39,7 @@ class Standing:
 
 @cache
 def _redis(url: str) -> redis.Redis:
-    return redis.Redis.from_url(
-        url, socket_timeout=2, socket_connect_timeout=2, retry=Retry(NoBackoff(), 0)
-    )
+    return redis_now(url)
 
 
 @cache

@@ -33,7 +33,6 @@ def ranks(supervise: Any) -> Any:
     return run
 
 
-@pytest.mark.spread
 def test_one_rank_reports_and_a_stop_ends_all_at_the_same_step(
     ranks: Any, web: Web, tmp_path: Path
 ) -> None:
@@ -59,7 +58,6 @@ def test_one_rank_reports_and_a_stop_ends_all_at_the_same_step(
     assert trainers(tmp_path) == []
 
 
-@pytest.mark.spread
 def test_a_cancel_under_accelerate_ends_all_without_saving(
     ranks: Any, web: Web, tmp_path: Path
 ) -> None:
@@ -104,7 +102,6 @@ def test_an_error_on_another_rank_is_what_the_run_reports(
     assert trainers(tmp_path) == []
 
 
-@pytest.mark.spread
 def test_what_a_killed_launcher_leaves_in_other_sessions_ends_too(
     ranks: Any, web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,7 +175,6 @@ leaving.status = 3
 """
 
 
-@pytest.mark.spread
 def test_a_rank_whose_group_lets_go_of_a_tensor_at_its_end_is_not_aborted(tmp_path: Path) -> None:
     together = [
         subprocess.Popen(

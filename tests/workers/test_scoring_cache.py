@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import redis
 import torch
 
 from tests.workers.recipes.language import WORDS, tiny_gpt2, tiny_llama, user, word_tokenizer
@@ -15,7 +14,7 @@ from tests.workers.scored import emptied
 from workers.data.batches import Encoded, encode_pair
 from workers.models.loading import freeze, load_scorer, save_model
 from workers.rewards.build import load_reward
-from workers.rewards.cache import Hits, Remembered, ScoreCache, score_key
+from workers.rewards.cache import Hits, Remembered, ScoreCache, cache_of, score_key
 from workers.rewards.model import BFLOAT16, FLOAT16, INT8, IntegerLinear, lower, quantise
 from workers.scoring import scorer
 from workers.scoring.scorer import PrecisionGate
@@ -121,9 +120,11 @@ def test_an_entry_is_forgotten_after_an_hour_in_both_places(client) -> None:
     assert cache.get([key("a")]) == [None]
 
 
-def test_a_redis_that_is_away_is_a_cache_that_knows_nothing() -> None:
-    away = redis.Redis(unix_socket_path="/nonexistent/redis.sock", socket_timeout=0.1)
-    cache = ScoreCache(away)
+def test_a_redis_that_is_away_is_a_cache_that_knows_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SCORE_CACHE_URL", "unix:///nonexistent/redis.sock")
+    cache = cache_of(entries=10, seconds=60.0)
     assert cache.get([key("a")]) == [None]
     cache.put([key("a")], [Remembered(1.0)])
     assert cache.get([key("a")]) == [Remembered(1.0)]

@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from workers.contract.events import Fault, RecipeError
 from workers.data.snapshot import Messages, prompt_key
@@ -227,7 +229,12 @@ def cache_of(*, entries: int, seconds: float) -> ScoreCache:
     if not url:
         return ScoreCache(None, entries=entries, seconds=math.inf)
     try:
-        client = redis.Redis.from_url(url, socket_timeout=1, socket_connect_timeout=1)
+        client = redis.Redis.from_url(
+            url,
+            socket_timeout=1,
+            socket_connect_timeout=1,
+            retry=Retry(NoBackoff(), 0),  # a score is made sooner than asked for again
+        )
     except ValueError as error:
         raise RecipeError("bad_setting", Fault.MACHINE, f"{URL_VARIABLE}: {error}") from error
     return ScoreCache(client, entries=entries, seconds=seconds)

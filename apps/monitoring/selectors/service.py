@@ -5,12 +5,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import redis
-from django.conf import settings
 from django.db.models import Count, Q
 
 from apps.accounts.models import Project
 from apps.common.health import queues_heard
+from apps.common.redis_now import redis_now
 from apps.monitoring.models import Incident, ProbeResult, Watch
 from apps.monitoring.selectors.checks import probe_results, watches_of
 from apps.monitoring.selectors.outcomes import (
@@ -144,7 +143,7 @@ class BrokerState:
 def broker_state() -> BrokerState:
     """Raises what Redis raises when it is away. One round trip."""
     served = (*QUEUES, SCHEDULER, SCORER)
-    client = redis.Redis.from_url(settings.REDIS_URL, socket_timeout=2, socket_connect_timeout=2)
+    client = redis_now()
     try:
         pipe = client.pipeline(transaction=False)
         for queue in QUEUES:

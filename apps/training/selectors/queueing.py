@@ -17,9 +17,9 @@ from datetime import datetime
 from typing import Any
 
 import redis
-from django.conf import settings
 from django.utils import timezone
 
+from apps.common.redis_now import redis_now
 from apps.training.models import Run, RunInput, RunQuota
 from workers.contract import fleet
 from workers.contract.fleet import Fleet, WorkerReport
@@ -31,7 +31,7 @@ from workers.contract.wire import JOB_QUEUES, QUEUE_CPU, QUEUE_SHORT
 
 def fleet_state() -> fleet.Fleet | None:
     """The workers that were heard in the last half minute; None when Redis does not answer."""
-    client = redis.Redis.from_url(settings.REDIS_URL, socket_timeout=2, socket_connect_timeout=2)
+    client = redis_now()
     try:
         pipe = client.pipeline(transaction=False)
         pipe.zrange(fleet.WORKERS_KEY, 0, -1)
