@@ -140,6 +140,7 @@ _overview: dict[str, str] = {}
 _annotator_pages: dict[str, str] = {}
 _dispute_pages: list[str] = []
 _deletion_checks: list[Callable[[Any], None]] = []
+_run_uses: list[Callable[[Any], list[str]]] = []
 _copies: list[Callable[[Any, Any], None]] = []
 _facts: list[Callable[[Collection[Any]], Mapping[str, Mapping[str, Any]]]] = []
 _start_lines: list[Callable[[], str]] = []
@@ -242,6 +243,16 @@ def deletion_check_add(check: Callable[[Any], None]) -> None:
 def deletion_check(project: Any) -> None:
     for check in _deletion_checks:
         check(project)
+
+
+def run_uses_add(uses: Callable[[Any], list[str]]) -> None:
+    """`uses` takes a run and says in words what of its app would be lost or broken without it."""
+    if uses not in _run_uses:
+        _run_uses.append(uses)
+
+
+def run_uses(run: Any) -> list[str]:
+    return [words for uses in _run_uses for words in uses(run)]
 
 
 def project_copy_add(copy: Callable[[Any, Any], None]) -> None:

@@ -3,7 +3,13 @@
 from django.apps import AppConfig
 from django.utils.translation import gettext_lazy as _
 
-from apps.common.registry import NavItem, audit_subjects_add, nav_add, self_limited_add
+from apps.common.registry import (
+    NavItem,
+    audit_subjects_add,
+    nav_add,
+    run_uses_add,
+    self_limited_add,
+)
 
 
 class EvaluationConfig(AppConfig):
@@ -12,12 +18,14 @@ class EvaluationConfig(AppConfig):
 
     def ready(self) -> None:
         from apps.accounts.selectors import named_by
+        from apps.evaluation.services.ranking import run_uses
         from apps.training.models import Checkpoint
 
         audit_subjects_add(
             ("model", "outputs", "adversarial"),
             named_by(Checkpoint, "pk", "evaluation:reward_model"),
         )
+        run_uses_add(run_uses)
         self_limited_add("api:score")  # two requests wait for scores in a process, no more
         staff = frozenset({"engineer", "admin"})
         nav_add(

@@ -12,6 +12,7 @@ from apps.common.registry import (
     nav_add,
     playbook_set,
     run_tab_add,
+    run_uses_add,
     upload_add,
 )
 
@@ -27,6 +28,7 @@ class MonitoringConfig(AppConfig):
         from apps.monitoring.services.alerting import alert_take, end_take
         from apps.monitoring.services.checks import check_ended
         from apps.monitoring.services.probes import probe_ended
+        from apps.monitoring.services.retention import run_uses
 
         upload_add("monitoring:run_import")
         audit_subjects_add(("incident",), named_by(Incident, "title", "monitoring:incident"))
@@ -34,6 +36,7 @@ class MonitoringConfig(AppConfig):
         end_listener_add(end_take)
         end_listener_add(check_ended)
         end_listener_add(probe_ended)
+        run_uses_add(run_uses)
         staff = frozenset({"engineer", "admin"})
         nav_add(NavItem(64, _("Monitoring"), "monitoring:overview", "gauge", "monitoring", staff))
         self._diagnosis()

@@ -107,6 +107,11 @@ class Run(Named):
     group = models.CharField(
         max_length=40, blank=True, help_text="runs that differ in their seed only share it"
     )
+    note = models.TextField(blank=True, help_text="what people want to remember of it")
+    tags = models.JSONField(default=list, blank=True)  # words of people, to find runs by
+    archived_at = models.DateTimeField(
+        null=True, blank=True, help_text="since when it is out of lists and choices"
+    )
     admitted_at = models.DateTimeField(
         null=True, blank=True, help_text="since when its attempt has a slot of its machine class"
     )
@@ -162,6 +167,16 @@ class Run(Named):
     @property
     def is_live(self) -> bool:
         return self.state in self.LIVE_STATES
+
+
+class FolderDeletion(models.Model):
+    """A folder of the artifact store whose run was deleted; the sweep deletes it, then this row."""
+
+    folder = models.CharField(max_length=200, unique=True)  # below the store, without its address
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return self.folder
 
 
 class RunQuota(Stamped):

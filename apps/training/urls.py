@@ -1,6 +1,6 @@
 from django.urls import path
 
-from apps.training.views import fleet, groups, launch, metrics, models, runs
+from apps.training.views import fleet, groups, housekeeping, launch, metrics, models, runs
 
 app_name = "training"
 urlpatterns = [
@@ -14,6 +14,7 @@ urlpatterns = [
     path("<slug:slug>/runs/groups/<str:group>/seeds.csv", groups.group_csv, name="group_csv"),
     path("<slug:slug>/runs/groups/<str:group>/add/", groups.group_add, name="group_add"),
     path("<slug:slug>/runs/<str:run_id>/", runs.run_detail, name="run"),
+    path("<slug:slug>/runs/<str:run_id>/edit/", housekeeping.run_edit, name="run_edit"),
     path("<slug:slug>/runs/<str:run_id>/metrics.json", metrics.run_metrics, name="run_metrics"),
     path(
         "<slug:slug>/runs/<str:run_id>/metrics.csv", metrics.run_metrics_csv, name="run_metrics_csv"

@@ -594,6 +594,8 @@ TRAINING = [
     page("training:run_artifact", STAFF, args=lambda w: run_id(w) | {"artifact_id": 1}, ok=404),
     # the world's run has finished, which the buttons say
     post("training:run_stop", STAFF, args=run_id, ok=409),
+    page("training:run_edit", STAFF, args=run_id),
+    post("training:run_edit", STAFF, args=run_id, data={"name": "other", "tags": "", "note": ""}),
     page("training:run_cancel", STAFF, args=run_id),
     post("training:run_cancel", STAFF, args=run_id, ok=409),
     post("training:run_resume", STAFF, args=run_id, ok=409),
@@ -628,6 +630,8 @@ TRAINING_API = [
     api(f"GET {RUN}/events", STAFF, args=run_id),
     api(f"GET {RUN}/metrics", STAFF, args=run_id),
     api(f"GET {RUN}/samples", STAFF, args=run_id),
+    api(f"PATCH {RUN}", STAFF, args=run_id, data={"note": "so far so good"}),
+    api(f"DELETE {RUN}", STAFF, args=run_id, ok=400),  # without its name
     api(f"GET {RUN}/log", STAFF, args=run_id),
     api(f"GET {RUN}/lineage", STAFF, args=run_id),
     api(f"GET {RUN}/pairs", STAFF, args=run_id),

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Q
 
 from apps.accounts.models import User
 from apps.accounts.services import audit_record
@@ -279,3 +280,11 @@ def hard_recipe(round_: AdversarialRound, comparisons: list[int]) -> SnapshotRec
         left_out=default.filters.left_out,
     )
     return replace(default, filters=filters, heldout_annotators=0.0)
+
+
+def run_uses(run: Run) -> list[str]:
+    """What people did with the models of a run that would be lost if it were deleted."""
+    graded = OutputRanking.objects.filter(Q(checkpoint__run=run) | Q(assessment=run)).count()
+    rounds = AdversarialRound.objects.filter(Q(checkpoint__run=run) | Q(source=run)).count()
+    found = [f"people grade outputs of it ({graded})"] if graded else []
+    return found + ([f"it is part of adversarial rounds ({rounds})"] if rounds else [])

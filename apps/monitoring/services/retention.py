@@ -64,3 +64,16 @@ def _compared_with() -> list[str]:
     ).exclude(alerts__severity__in=["warning", "critical"])
     rows = healthy.annotate(recency=newest).filter(recency__lte=MOST_RUNS)
     return list(rows.order_by().values_list("pk", flat=True))
+
+
+def run_uses(run: Run) -> list[str]:
+    """What of monitoring would be lost or broken if the run were deleted."""
+    models = Checkpoint.objects.filter(run=run)
+    watches = Watch.objects.filter(
+        Q(checkpoint__in=models) | Q(reward__in=models) | Q(baseline_run=run)
+    )
+    found = [f"the monitoring of {name} uses it" for name in watches.values_list("name", flat=True)]
+    incidents = Incident.objects.filter(Q(run=run) | Q(run__about=run))
+    return found + [
+        f"the incident {title} is about it" for title in incidents.values_list("title", flat=True)
+    ]

@@ -4,6 +4,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Literal
 
+from django.db import transaction
 from django.http import HttpRequest
 from ninja import Field, Query, Router, Schema, Status
 
@@ -15,6 +16,7 @@ from apps.training.selectors import pages
 from apps.training.selectors import queueing as fleet_reading
 from apps.training.selectors.queueing import queue_lines, queue_words, why_it_waits
 from apps.training.services.held_out import judge_people
+from apps.training.services.housekeeping import LONGEST_NAME, LONGEST_NOTE, MOST_TAGS
 from workers.contract.fleet import WorkerReport
 from workers.contract.jobs import MOST_PROCESSES
 
@@ -108,6 +110,9 @@ class RunOut(Schema):
     summary: dict[str, Any]
     override_reason: str
     group: str = Field(description="shared by runs that differ in their seed only; may be empty")
+    note: str
+    tags: list[str]
+    archived_at: datetime | None
     code_version: str
     fault: str = Field(description="whose turn it is after a failure")
     failure_kind: str
@@ -219,6 +224,8 @@ def run_list(
     kind: Run.Kind | None = None,
     state: Run.State | None = None,
     group: str = Query("", max_length=40, description="the runs of one group of seeds"),
+    tag: str = Query("", max_length=40, description="the runs with this tag"),
+    archived: bool | None = Query(None, description="only archived ones, or none of them"),
     limit: int = Query(50, ge=1, le=500),
     offset: int = Query(0, ge=0, le=10**9),
 ) -> RunPage:
@@ -229,6 +236,8 @@ def run_list(
         kind=kind or "",
         states=[state] if state else (),
         group=group,
+        tag=tag,
+        archived=archived,
         with_checks=True,
     )
     words = queue_words()
@@ -265,6 +274,44 @@ def run_get(request: HttpRequest, slug: str, run_id: str) -> RunDetailOut:
         open_alerts=sum(a.acknowledged_at is None for a in pages.alerts_of(run)),
         parked_events=selectors.parked_count(run),
     )
+
+
+class RunPatch(Schema):
+    name: str | None = Field(None, max_length=LONGEST_NAME)
+    note: str | None = Field(None, max_length=LONGEST_NOTE)
+    tags: list[str] | None = Field(None, max_length=MOST_TAGS)
+    archived: bool | None = Field(None, description="out of lists and choices; of an ended run")
+
+
+@router.patch(
+    BASE + "/{run_id}", auth=needs("train"), response=RunOut, summary="Rename, tag, note, archive"
+)
+def run_change(request: HttpRequest, slug: str, run_id: str, payload: RunPatch) -> RunOut:
+    """What is left out stays as it is."""
+    run = run_of(request, slug, run_id)
+    given = payload.dict(exclude_unset=True)
+    archived = given.pop("archived", None)
+    with transaction.atomic():
+        run = services.run_describe(run=run, **given, user=request.user)
+        if archived is not None:
+            run = services.run_archive(run=run, archived=archived, user=request.user)
+    return RunOut.of(selectors.run_get(project=run.project, run_id=run.pk))
+
+
+@router.delete(
+    BASE + "/{run_id}", auth=needs("train"), response={204: None}, summary="Delete a run"
+)
+def run_remove(
+    request: HttpRequest,
+    slug: str,
+    run_id: str,
+    name: str = Query("", max_length=LONGEST_NAME, description="of the run, as a confirmation"),
+) -> Status:
+    """With its curves, samples, checks, models and files. Refused (`run_in_use`) while a run, an
+    approval, monitoring or an incident needs it."""
+    run = run_of(request, slug, run_id)
+    services.run_delete(run=run, typed=name, user=request.user)
+    return Status(204, None)
 
 
 @router.get(BASE + "/{run_id}/events", auth=needs("read"), response=EventPage, summary="Its events")

@@ -30,11 +30,14 @@ def runs_for_list(
     kind: str = "",
     states: Collection[str] = (),
     group: str = "",
+    tag: str = "",
+    archived: bool | None = False,
     with_checks: bool = False,
 ) -> QuerySet[Run]:
-    """Newest first, with `open_alerts`; `search` looks at names, ids and groups. Checks and probes,
-    of which there are many, are among them only when they are asked for, searched for included;
-    the kind `everything` asks for them too."""
+    """Newest first, with `open_alerts`; `search` looks at names, notes, tags, ids and groups.
+    Checks and probes, of which there are many, are among them only when they are asked for,
+    searched for included; the kind `everything` asks for them too. `archived`: only those, or none
+    of them; None for all."""
     runs = run_list(
         project=project, states=states, kinds=[kind] if kind and kind != EVERYTHING else ()
     )
@@ -42,11 +45,21 @@ def runs_for_list(
         runs = runs.exclude(kind__in=READ_ONLY_KINDS)
     if search:
         named = Q(name__icontains=search) | Q(pk__startswith=search) | Q(group=search)
-        runs = runs.filter(named)
+        runs = runs.filter(named | Q(note__icontains=search) | Q(tags__contains=[search]))
     if group:
         runs = runs.filter(group=group.replace("\x00", "\ufffd"))
+    if tag:
+        runs = runs.filter(tags__contains=[tag.replace("\x00", "\ufffd")])
+    if archived is not None:
+        runs = runs.filter(archived_at__isnull=not archived)
     unseen = Q(alerts__acknowledged_at__isnull=True) & ~Q(alerts__severity="info")
     return runs.annotate(open_alerts=Count("alerts", filter=unseen)).order_by("-created_at")
+
+
+def tags_used(project: Project) -> list[str]:
+    """Every tag of the project's runs, in alphabetical order."""
+    rows = Run.objects.filter(project=project).exclude(tags=[]).values_list("tags", flat=True)
+    return sorted({tag for tags in rows for tag in tags}, key=str.casefold)
 
 
 def latest_metrics(run: Run, names: Collection[str]) -> dict[str, tuple[int, float]]:
@@ -96,7 +109,10 @@ def run_choices(project: Project, kinds: Collection[str], without: Collection[st
     """Finished and live runs of these kinds, newest first; a live one makes the new one wait."""
     rows = (
         Run.objects.filter(
-            project=project, kind__in=kinds, state__in=[Run.State.FINISHED, *Run.LIVE_STATES]
+            project=project,
+            kind__in=kinds,
+            state__in=[Run.State.FINISHED, *Run.LIVE_STATES],
+            archived_at=None,
         )
         .exclude(pk__in=without)
         .order_by("-created_at")[:CHOICES]
@@ -116,7 +132,7 @@ def checkpoint_choices(
     """Checkpoints of these kinds of run that carry a tag and were not rejected, newest first; not
     those of the runs `without`."""
     rows = (
-        Checkpoint.objects.filter(project=project, run__kind__in=kinds)
+        Checkpoint.objects.filter(project=project, run__kind__in=kinds, run__archived_at=None)
         .exclude(tags=[])
         .exclude(status=Checkpoint.Status.REJECTED)
         .exclude(run__in=without)
@@ -164,9 +180,9 @@ def models_for_list(
     *, project: Project, search: str = "", kind: str = "", status: str = ""
 ) -> QuerySet[Checkpoint]:
     """Checkpoints that carry a tag, newest first, with `uses`: how many runs read each, without
-    those that only look."""
+    those that only look. Those of archived runs only where they are searched for."""
     rows = (
-        Checkpoint.objects.filter(project=project)
+        Checkpoint.objects.filter(project=project, **({} if search else {"run__archived_at": None}))
         .exclude(tags=[])
         .select_related("run")
         .annotate(

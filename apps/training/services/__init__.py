@@ -8,6 +8,7 @@ from apps.training.services.commands import (
     run_resume,
     run_stop_and_keep,
 )
+from apps.training.services.housekeeping import run_archive, run_delete, run_describe, uses_of
 from apps.training.services.kinds import KINDS
 from apps.training.services.launching import run_clone, run_launch
 from apps.training.services.points import Thinned, metrics_store, runs_thin
@@ -49,8 +50,11 @@ __all__ = [
     "parked_apply",
     "quota_set",
     "roll_back_plan",
+    "run_archive",
     "run_cancel",
     "run_clone",
+    "run_delete",
+    "run_describe",
     "run_dispatch",
     "run_launch",
     "run_move",
@@ -66,4 +70,5 @@ __all__ = [
     "runs_thin",
     "seeds_add",
     "spool_import",
+    "uses_of",
 ]

@@ -12,6 +12,7 @@ from apps.training import dispatch
 from apps.training.models import Run, RunAttempt
 from apps.training.services.attempts import run_dispatch, run_end, run_fail_or_retry, run_locked
 from apps.training.services.commands import command_deliver
+from apps.training.services.housekeeping import folders_delete
 from apps.training.services.queueing import log, run_send, runs_admit
 from apps.training.services.receiving import ends_parked, parked_apply, spool_import_stored
 from workers.artifacts import StoreUnreachable
@@ -30,6 +31,12 @@ def runs_sweep() -> Counter[str]:
             done["unparked"] = applied
     except Exception:
         log.exception("applying parked events")
+        done["error"] += 1
+    try:
+        if deleted := folders_delete():
+            done["deleted"] += deleted
+    except Exception:
+        log.exception("deleting the files of deleted runs")
         done["error"] += 1
     for run_id in Run.objects.filter(state__in=Run.LIVE_STATES).values_list("pk", flat=True):
         try:

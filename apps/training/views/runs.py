@@ -19,6 +19,7 @@ from apps.training import display, selectors, services
 from apps.training.guidance import PREFLIGHT, failure_of, next_step
 from apps.training.models import Run
 from apps.training.screens import charts, checks, repeat, rollback, samples
+from apps.training.screens.run_table import MOST_SORTED, RunTable, run_seconds
 from apps.training.selectors import pages
 from apps.training.selectors.queueing import queue_words, why_it_waits
 from apps.training.services.held_out import judge_people
@@ -39,16 +40,30 @@ SHOWN_ELSEWHERE = frozenset(
     {"splits", "lines", "figures", "preflight", "bottleneck", "latency", "imitation"}
 )
 ROLLED_BACK = {*START_ROLE, "dpo"}  # kinds that start from a model, which they can go back to
-STATE_CHOICES = [("live", "live"), *Run.State.choices]
+ARCHIVED = "archived"
+STATE_CHOICES = [("live", "live"), *Run.State.choices, (ARCHIVED, ARCHIVED)]
 
 
 @require_safe
 @project_page(STAFF)
 def run_list(request: Request) -> HttpResponse:
     search, kind = request.GET.get("q", "").strip(), request.GET.get("kind", "")
-    state = request.GET.get("state", "")
-    states = Run.LIVE_STATES if state == "live" else [state] if state else []
-    rows = pages.runs_for_list(project=request.project, search=search, kind=kind, states=states)
+    state, tag = request.GET.get("state", ""), request.GET.get("tag", "")
+    states = Run.LIVE_STATES if state == "live" else [state] if state in Run.State else []
+    found = pages.runs_for_list(
+        project=request.project,
+        search=search,
+        kind=kind,
+        states=states,
+        tag=tag,
+        archived=state == ARCHIVED,
+    )
+    kinds = Run.objects.filter(project=request.project).values_list("kind", flat=True).distinct()
+    table = RunTable(request.GET, [kind] if kind in Run.Kind else kinds.order_by())
+    if too_many := bool(table.sort) and found.count() > MOST_SORTED:
+        rows = table.sorted(found[:MOST_SORTED])
+    else:
+        rows = table.sorted(found) if table.sort else found
     page = Paginator(rows, PER_PAGE).get_page(request.GET.get("page"))
     words = queue_words() if any(run.state == Run.State.QUEUED for run in page) else {}
     sizes = selectors.group_sizes(request.project, [run.group for run in page])
@@ -61,16 +76,23 @@ def run_list(request: Request) -> HttpResponse:
                 "progress": display.progress(run),
                 "waits": words.get(run.pk, ""),
                 "group_size": sizes.get(run.group, 0),
+                "cells": table.cells(run),
+                "seconds": run_seconds(run),
             }
             for run in page
         ],
+        "table": table,
+        "too_many": too_many,
+        "most_sorted": MOST_SORTED,
+        "tag": tag,
+        "tags": pages.tags_used(request.project),
         "any_live": any(run.is_live for run in page),
         "search": search,
         "kind": kind,
         "state": state,
         "kinds": Run.Kind.choices,
         "states": STATE_CHOICES,
-        "filtered": bool(search or kind or state),
+        "filtered": bool(search or kind or state or tag),
         "page_title": "Runs",
         "nav": "runs",
     }
