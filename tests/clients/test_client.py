@@ -15,8 +15,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from ninja import Schema
 
-from concord_client import AsyncClient, Client, ConcordError, Pair, Unreachable, operations, types
-from concord_client.types import Next
+from concord import AsyncClient, Client, ConcordError, Pair, Unreachable, operations, types
+from concord.types import Next
 from config.api import api
 
 # Operations of labeling that the client leaves out, by the beginning of their path, and why.

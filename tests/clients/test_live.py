@@ -16,7 +16,7 @@ from apps.accounts.services import token_create
 from apps.labeling import services
 from apps.labeling.models import Answer, LabelingSettings, Vote
 from apps.training.models import Run
-from concord_client import AsyncClient, Client, ConcordError
+from concord import AsyncClient, Client, ConcordError
 from tests.labeling.pairs import rows_make, tasks_make
 from tests.web.world import metrics_add
 

@@ -5,10 +5,11 @@ The path templates are those of the server's OpenAPI document, which the tests c
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Generic, TypedDict, TypeVar
 from urllib.parse import quote
 
-from concord_client import types
+from concord import types
 
 T = TypeVar("T")
 Row = Mapping[str, Any]
@@ -22,15 +23,19 @@ class Operation(Generic[T]):
     returns the pair in hand, a skip of a pair no longer held changes nothing, the same imported
     rows change nothing, a settings change sets what it set before, and a ruling that has arrived is
     refused (`ruled_meanwhile`), as are a stop, a cancel and a resume. So the client tries again
-    when no answer came.
+    when no answer came. Where that is not so (`repeatable` False) it does so only if the server has
+    not acted: no connection was made, or the server asks to come back later.
     """
 
     method: str
     template: str
-    read: Callable[[Mapping[str, Any]], T]
+    read: Callable[[Any], T]
     names: Mapping[str, str | int] = field(default_factory=dict)
     query: Mapping[str, str | int | Sequence[str]] = field(default_factory=dict)
     body: Mapping[str, Any] | None = None
+    repeatable: bool = True
+    file: Path | None = None  # sent as multipart/form-data, with `form`
+    form: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def path(self) -> str:
@@ -155,19 +160,19 @@ def disputes_page(
 
 
 def dispute(project: str, comparison: int) -> Operation[types.Dispute]:
-    names = {"slug": project, "comparison": comparison}
+    names: dict[str, str | int] = {"slug": project, "comparison": comparison}
     return Operation("GET", "/projects/{slug}/disputes/{comparison}", types.Dispute.read, names)
 
 
 def dispute_votes(project: str, comparison: int) -> Operation[types.Dispute]:
     template = "/projects/{slug}/disputes/{comparison}/votes"
-    names = {"slug": project, "comparison": comparison}
+    names: dict[str, str | int] = {"slug": project, "comparison": comparison}
     return Operation("POST", template, types.Dispute.read, names)
 
 
 def rule(project: str, comparison: int, body: Mapping[str, Any]) -> Operation[types.Ruling]:
     template = "/projects/{slug}/disputes/{comparison}/rulings"
-    names = {"slug": project, "comparison": comparison}
+    names: dict[str, str | int] = {"slug": project, "comparison": comparison}
     return Operation("POST", template, types.Ruling.read, names, body=body)
 
 
@@ -242,8 +247,13 @@ RUN = "/projects/{slug}/runs/{run_id}"
 def runs_page(
     project: str, *, offset: int, limit: int, filters: Mapping[str, str]
 ) -> Operation[types.RunsPage]:
-    template, query = "/projects/{slug}/runs", {"offset": offset, "limit": limit, **filters}
-    return Operation("GET", template, types.RunsPage.read, {"slug": project}, query)
+    return Operation(
+        "GET",
+        "/projects/{slug}/runs",
+        types.RunsPage.read,
+        {"slug": project},
+        query={"offset": offset, "limit": limit, **filters},
+    )
 
 
 def launch(project: str, body: Mapping[str, Any]) -> Operation[types.Run]:

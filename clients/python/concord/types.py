@@ -9,7 +9,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime
 from typing import Any, Self
 
-from concord_client.errors import ConcordError
+from concord.errors import ConcordError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

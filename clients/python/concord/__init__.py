@@ -1,6 +1,6 @@
 """Typed client of Concord's API: labeling, disputes, runs, models.
 
-    from concord_client import Client
+    from concord import Client
 
     with Client("http://127.0.0.1:8000", token) as concord:
         pair = concord.next("arguments").pair
@@ -8,11 +8,11 @@
 `AsyncClient` has the same methods as coroutines.
 """
 
-from concord_client.aio import AsyncClient
-from concord_client.errors import ConcordError, Unreachable
-from concord_client.operations import Answer
-from concord_client.sync import Client
-from concord_client.types import (
+from concord.aio import AsyncClient
+from concord.errors import ConcordError, Unreachable
+from concord.operations import Answer
+from concord.sync import Client
+from concord.types import (
     Asks,
     Criterion,
     Decision,

@@ -7,9 +7,9 @@ from threading import Thread
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
-from concord_client import types
-from concord_client.aio import AsyncClient
-from concord_client.operations import Answer, Row
+from concord import types
+from concord.aio import AsyncClient
+from concord.operations import Answer, Row
 
 T = TypeVar("T")
 
@@ -246,6 +246,10 @@ class Client:
     def call(self, method: str, path: str, **options: Any) -> Any:
         """See `AsyncClient.call`."""
         return self._run(self._client.call(method, path, **options))
+
+    def save(self, path: str, file: str | Path, **options: Any) -> Path:
+        """See `AsyncClient.save`."""
+        return self._run(self._client.save(path, file, **options))
 
     def settings(self, project: str) -> types.LabelingSettings:
         """See `AsyncClient.settings`."""
