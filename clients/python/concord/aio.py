@@ -1,6 +1,7 @@
 """The client for programs that do many things at once."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -8,6 +9,7 @@ from typing import Any, Self, Unpack
 from uuid import uuid4
 
 from concord import operations, types
+from concord.errors import ConcordError
 from concord.operations import Answer, Operation, Row
 from concord.transport import PartialFile, Progress, Transport
 
@@ -387,6 +389,175 @@ class AsyncClient:
         """Go on with a run that failed or was cancelled, from its last checkpoint."""
         return await self._transport.send(operations.run_resume(project, run))
 
+    async def samples(
+        self, project: str, run: str, *, bucket: str = "", limit: int = 50
+    ) -> tuple[types.Sample, ...]:
+        """Answers that the run kept, latest step first. bucket: high, low, random or flagged."""
+        return await self._transport.send(
+            operations.samples(project, run, bucket=bucket, limit=limit)
+        )
+
+    async def log(self, project: str, run: str, *, lines: int = 200) -> tuple[types.LogLine, ...]:
+        """The last lines of its log."""
+        return await self._transport.send(operations.log(project, run, lines=lines))
+
+    # --- datasets and imports from files ----------------------------------------------------------
+
+    async def datasets(self, project: str) -> tuple[types.Dataset, ...]:
+        """Every dataset, newest first."""
+        return await self._transport.send(operations.datasets(project))
+
+    async def dataset(self, project: str, dataset: str) -> types.DatasetDetail:
+        """One dataset by its id, with its files."""
+        return await self._transport.send(operations.dataset(project, dataset))
+
+    async def freeze(
+        self,
+        project: str,
+        name: str,
+        *,
+        kind: str = "preferences",
+        recipe: Mapping[str, Any] | None = None,
+        **more: Any,
+    ) -> types.Dataset:
+        """Freeze the decided pairs as a dataset. recipe: what differs from the project's default
+        (rule, filters, hold-outs, splits). more: rows (of prompts or demonstrations),
+        from_improvements."""
+        body = {"name": name, "kind": kind, "recipe": dict(recipe or {}), **more}
+        return await self._transport.send(operations.freeze(project, body))
+
+    async def dataset_export(
+        self,
+        project: str,
+        dataset: str,
+        file: str | Path,
+        *,
+        split: str = "",
+        format: str = "jsonl",
+        shape: str = "",
+        on_progress: Progress | None = None,
+    ) -> Path:
+        """A split of a dataset as a file: jsonl, parquet or csv; everything as zip. shape:
+        conversational, standard, implicit, kto, soft, ranking, votes."""
+        query = {"split": split, "format": format, "shape": shape}
+        operation = operations.dataset_export(
+            project, dataset, query={name: value for name, value in query.items() if value}
+        )
+        return await self._save(operation, file, on_progress)
+
+    async def import_upload(
+        self,
+        project: str,
+        file: str | Path,
+        *,
+        makes: str = "comparisons",
+        settings: Mapping[str, Any] | None = None,
+        on_progress: Progress | None = None,
+    ) -> types.Import:
+        """Upload a file; nothing is checked or written yet. makes: comparisons to vote on, or a
+        dataset of prompts, demonstrations, preferences or unpaired. settings: mapping, layout and
+        what else docs/importing.md names, where the file is not to be read as it was recognised."""
+        operation = operations.import_upload(
+            project, Path(file), makes=makes, settings=settings or {}
+        )
+        return await self._transport.send(operation, on_progress)
+
+    async def import_get(self, project: str, job: str) -> types.Import:
+        """An import by its id."""
+        return await self._transport.send(operations.import_get(project, job))
+
+    async def import_findings(
+        self, project: str, job: str, *, after: int = 0
+    ) -> tuple[types.Finding, ...]:
+        """Errors and warnings of its check or import, errors first; 200 at most, from the
+        `after`th on."""
+        return await self._transport.send(operations.import_findings(project, job, after=after))
+
+    async def import_check(self, project: str, job: str) -> types.Import:
+        """Have the whole file checked; nothing is written. `import_wait` says when that is done."""
+        return await self._repeated(operations.import_check(project, job), job)
+
+    async def import_start(
+        self,
+        project: str,
+        job: str,
+        *,
+        name: str = "",
+        on_error: str = "refuse",
+        overlap: str = "refuse",
+    ) -> types.Import:
+        """Bring the checked file in. name: of the dataset. on_error, overlap: "skip" leaves out the
+        rows that cannot be imported, and those that ask what another dataset holds out."""
+        body = {"name": name, "on_error": on_error, "overlap": overlap}
+        return await self._repeated(operations.import_start(project, job, body), job)
+
+    async def import_cancel(self, project: str, job: str) -> types.Import:
+        """End an import that is not done, or discard its file."""
+        return await self._transport.send(operations.import_cancel(project, job))
+
+    async def import_wait(
+        self, project: str, job: str, *, every: float = 0.5, timeout: float | None = None
+    ) -> types.Import:
+        """The import once it is no longer at work. Raises `ConcordError` where its check or import
+        failed, was cancelled or interrupted, `TimeoutError` after `timeout` seconds."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        while (found := await self.import_get(project, job)).is_at_work:
+            if timeout is not None and clock() - began + every > timeout:
+                raise TimeoutError(f"The import {job} is {found.state} after {timeout:g} s.")
+            await asyncio.sleep(every)
+        if found.state not in ("done", "draft"):
+            raise ConcordError(
+                found.error or f"The {found.stage} of {found.file_name} is {found.state}.",
+                status=200,
+                code=f"import_{found.state}",
+            )
+        return found
+
+    async def import_file(
+        self,
+        project: str,
+        file: str | Path,
+        *,
+        makes: str = "comparisons",
+        name: str = "",
+        settings: Mapping[str, Any] | None = None,
+        on_error: str = "refuse",
+        overlap: str = "refuse",
+        every: float = 0.5,
+        timeout: float | None = None,
+        on_progress: Progress | None = None,
+    ) -> types.Import:
+        """Upload a file, have all of it checked, bring it in, and wait for the end of it.
+
+        As `import_upload` and `import_start`. Where rows cannot be imported nothing is, unless
+        on_error is "skip": a `ConcordError` (`rows_invalid`) then names the first row and field,
+        its `details` the first 200. timeout: seconds for the check, and again for the import.
+        """
+        job = await self.import_upload(
+            project, file, makes=makes, settings=settings, on_progress=on_progress
+        )
+        try:
+            await self.import_check(project, job.id)
+            checked = await self.import_wait(project, job.id, every=every, timeout=timeout)
+            if checked.check_report.get("n_refused") and on_error == "refuse":
+                raise _rows_refused(checked, await self.import_findings(project, job.id))
+            await self.import_start(project, job.id, name=name, on_error=on_error, overlap=overlap)
+        except ConcordError:
+            with contextlib.suppress(ConcordError):  # the first error says more
+                await self.import_cancel(project, job.id)
+            raise
+        return await self.import_wait(project, job.id, every=every, timeout=timeout)
+
+    async def _repeated(self, operation: Operation[types.Import], job: str) -> types.Import:
+        """The import, also where the first of two sends arrived without an answer."""
+        try:
+            return await self._transport.send(operation)
+        except ConcordError as error:
+            if error.code not in ("import_busy", "import_done"):
+                raise
+            return await self.import_get(str(operation.names["slug"]), job)
+
     # --- everything else -------------------------------------------------------------------------
 
     async def call(
@@ -413,11 +584,26 @@ class AsyncClient:
         """What a GET of the reference answers, as a file: results, votes, a dataset's split.
 
         It has its name once it is whole."""
+        return await self._save(_named("GET", path, query, None), file, on_progress)
+
+    async def _save(
+        self, operation: Operation[None], file: str | Path, on_progress: Progress | None
+    ) -> Path:
         place = Path(file)
         place.parent.mkdir(parents=True, exist_ok=True)
         arriving = PartialFile(place.with_name(f".{place.name}.part"), on_progress)
-        await self._transport.download(_named("GET", path, query, None), arriving)
+        await self._transport.download(operation, arriving)
         return arriving.rename(place)
+
+    # --- who and where ---------------------------------------------------------------------------
+
+    async def me(self) -> types.Me:
+        """Whose token this is."""
+        return await self._transport.send(operations.me())
+
+    async def projects(self) -> tuple[types.ProjectInfo, ...]:
+        """The projects you are in."""
+        return await self._transport.send(operations.projects())
 
     # --- settings --------------------------------------------------------------------------------
 
@@ -446,4 +632,18 @@ def _named(
         query=query or {},
         body=body,
         repeatable=method == "GET",
+    )
+
+
+def _rows_refused(job: types.Import, findings: tuple[types.Finding, ...]) -> ConcordError:
+    errors = [one for one in findings if one.level == "error"]
+    first = errors[0] if errors else None
+    return ConcordError(
+        f"{job.check_report['n_refused']} rows of {job.file_name} cannot be imported; nothing was."
+        + (f" {first.message}" if first else ""),
+        status=400,
+        code="rows_invalid",
+        field=first.field if first else None,
+        row=first.row if first else None,
+        details=[{"row": one.row, "field": one.field, "message": one.message} for one in errors],
     )
