@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import stat
 import subprocess
 import sys
@@ -213,3 +214,20 @@ def test_the_module_is_the_command() -> None:
     ):
         assert word in done.stdout
     assert "--token" not in done.stdout
+
+
+def test_a_script_that_never_closes_its_client_ends_without_a_warning(
+    live_server: LiveServer, project: Project, emil: User
+) -> None:
+    script = (
+        "import os; from concord import Client; "
+        f"print(Client({live_server.url!r}, os.environ['TOKEN']).projects()[0].slug)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "TOKEN": token_of(emil, "read")},
+    )
+    assert (done.stdout.strip(), done.stderr) == (project.slug, "")

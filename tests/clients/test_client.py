@@ -376,6 +376,73 @@ def test_a_refusal_is_not_repeated() -> None:
     assert len(seen) == 1
 
 
+UPLOADED = (
+    201,
+    dict.fromkeys(("started_at", "ended_at", "due_on"))
+    | {key: {} for key in ("settings", "preview", "check_report", "result")}
+    | {"id": "j", "makes": "prompts", "file_name": "f", "file_size": 1, "file_sha256": ""}
+    | {"stage": "check", "state": "draft", "error": "", "people": []}
+    | {"created_at": "2026-11-21T10:00:00+00:00"},
+)
+
+
+@pytest.mark.parametrize("answer", [None, BUSY, (502, {})])
+def test_an_upload_is_not_repeated_where_the_server_may_have_it(
+    tmp_path: Path, answer: tuple[int, Any] | None
+) -> None:
+    handler, seen = uploads(answer, UPLOADED)
+    with pytest.raises(ConcordError):
+        against(handler, lambda client: client.import_upload("p", file_in(tmp_path)))
+    assert len(seen) == 1
+
+
+def test_an_upload_is_repeated_where_the_server_asks_for_that(tmp_path: Path) -> None:
+    handler, seen = uploads((503, {"code": "parsers_busy", "message": ""}), UPLOADED, again="0")
+    told: list[tuple[int, int]] = []
+    job = against(
+        handler,
+        lambda client: client.import_upload(
+            "p",
+            file_in(tmp_path),
+            makes="prompts",
+            settings={"half": "first"},
+            on_progress=lambda *of: told.append(of),
+        ),
+    )
+    assert (job.id, len(seen), told[-1]) == ("j", 2, (9, 9))
+    form = {"makes": "prompts", "settings": '{"half": "first"}', "file": b"some rows"}
+    assert seen == [form, form]
+
+
+def file_in(folder: Path) -> Path:
+    file = folder / "rows.jsonl"
+    file.write_text("some rows")
+    return file
+
+
+def uploads(*wanted: tuple[int, Any] | None, again: str = "") -> tuple[Handler, list[dict]]:
+    """As `answers`; what was sent is the fields of a form, which has a length."""
+    left, seen = list(wanted), []
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        assert request.content_length
+        form = await request.post()
+        seen.append(
+            {
+                name: value.file.read() if isinstance(value, web.FileField) else value
+                for name, value in form.items()
+            }
+        )
+        answer = left.pop(0)
+        if answer is None:
+            request.transport.close()
+            return web.Response()
+        headers = {"Retry-After": again} if again else {}
+        return web.json_response(answer[1], status=answer[0], headers=headers)
+
+    return handle, seen
+
+
 def test_no_answer_at_all_is_said_after_the_last_try() -> None:
     handler, seen = answers(None, None)
     with pytest.raises(Unreachable, match="No answer") as silent:

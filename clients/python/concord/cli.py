@@ -268,14 +268,14 @@ def call(given: argparse.Namespace) -> None:
         if given.output:
             if method != "GET":
                 raise WrongUsage("--output: only of a GET")
-            client.save(given.path, given.output, query=values)
+            client.save(given.path, given.output, query=_query(values))
             _out(given, {"file": given.output}, lambda: given.output)
             return
         _json(
             client.call(
                 method,
                 given.path,
-                query=values if asks else None,
+                query=_query(values) if asks else None,
                 body=None if asks else values,
             )
         )
@@ -307,6 +307,14 @@ def _config(file: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise WrongUsage(f"--config: {file} holds no object")
     return found
+
+
+def _query(values: Mapping[str, Any]) -> dict[str, str]:
+    """As an address has them: true and null in JSON's words."""
+    return {
+        name: value if isinstance(value, str) else json.dumps(value)
+        for name, value in values.items()
+    }
 
 
 def _place(config: dict[str, Any], path: Sequence[str], value: Any) -> None:

@@ -1,6 +1,7 @@
 """The client for scripts: the asynchronous one, driven one call at a time."""
 
 import asyncio
+import atexit
 from collections.abc import Coroutine, Iterator, Sequence
 from pathlib import Path
 from threading import Thread
@@ -29,6 +30,7 @@ class Client:
         self._loop = asyncio.new_event_loop()
         self._thread = Thread(target=self._loop.run_forever, name="concord-client", daemon=True)
         self._thread.start()
+        atexit.register(self.close)  # of a script or notebook that never does
 
     def __enter__(self) -> Self:
         return self
@@ -45,6 +47,7 @@ class Client:
         """Close the connections. The client cannot be used afterwards."""
         if self._loop.is_closed():
             return
+        atexit.unregister(self.close)
         self.do(self.client.close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
