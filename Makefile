@@ -8,6 +8,7 @@ STAMP := .venv/.installed
 TRL_PPO := .venv-trl/.installed
 RIVALS := .venv-rivals/.installed
 FUZZER := .venv-fuzz/.installed
+NOTEBOOKS := .venv-notebooks/.installed
 BIOME := .node/biome-2.6.8
 
 .DEFAULT_GOAL := help
@@ -19,7 +20,7 @@ help: ## this list
 
 install: $(STAMP) ## make .venv with the locked dependencies
 
-$(STAMP): pyproject.toml requirements/web.lock requirements/train.constraints.txt requirements/overrides.txt
+$(STAMP): pyproject.toml clients/python/pyproject.toml requirements/web.lock requirements/train.constraints.txt requirements/overrides.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed, $(PYTHON) is older"; exit 1; }
 	@echo "[1/3] virtual environment"
@@ -47,11 +48,12 @@ test-trl: $(STAMP) ## the training tests on another release of TRL: make test-tr
 test-spread: $(STAMP) ## tests that train, drive Chromium, start Ray actors, servers or workers apart
 	$(BIN)/python -m pytest -n auto --no-loadscope-reorder -m spread --durations 25
 
-test-system: $(STAMP) $(FUZZER) ## kill every part, fill the disk, fuzz the API, upload hostile files; about 40 minutes
+test-system: $(STAMP) $(FUZZER) $(NOTEBOOKS) ## kill every part, fill the disk, fuzz the API, upload hostile files, run the notebooks; about 45 minutes
 	$(BIN)/python -m tests.system.drill_kills
 	$(BIN)/python -m tests.system.drill_load
 	$(BIN)/python -m tests.system.drill_uploads
 	$(BIN)/python -m tests.system.drill_api .venv-fuzz/bin/schemathesis
+	$(BIN)/python -m tests.system.drill_notebooks .venv-notebooks/bin
 
 demo: $(STAMP) ## the whole circle headless, at most ten minutes; writes VAR_DIR/demo/report.json
 	@exec $(BIN)/python manage.py demo
@@ -72,6 +74,13 @@ $(FUZZER): tests/system/requirements.txt $(STAMP)
 	@echo "virtual environment of schemathesis"
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-fuzz
 	@$(BIN)/uv pip install --quiet --python .venv-fuzz/bin/python -r $<
+	@touch $@
+
+# What runs the notebooks: the client as others install it, without the server.
+$(NOTEBOOKS): tests/system/notebooks.requirements.txt clients/python/pyproject.toml $(STAMP)
+	@echo "virtual environment of the notebooks"
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-notebooks
+	@$(BIN)/uv pip install --quiet --python .venv-notebooks/bin/python -r $< -e 'clients/python[data]'
 	@touch $@
 
 # What the diagnosis is compared with.
@@ -119,4 +128,4 @@ lock: $(STAMP) ## write the lock files again from pyproject.toml
 	  | grep -vE '^(torch|nvidia|triton|cuda)' > requirements/train.constraints.txt
 
 clean: ## remove the virtual environment (state in VAR_DIR stays)
-	rm -rf .venv .venv-trl .venv-rivals .venv-fuzz .node
+	rm -rf .venv .venv-trl .venv-rivals .venv-fuzz .venv-notebooks .node

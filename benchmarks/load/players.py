@@ -12,7 +12,7 @@ from typing import Protocol
 
 import aiohttp
 
-from concord_client import AsyncClient, Pair
+from concord import AsyncClient, Pair
 
 _FIELDS = re.compile(r'<input type="hidden" name="(\w+)" value="([^"]*)"')
 _UNDO = re.compile(r'href="\?answer=(\d+)"')

@@ -4,6 +4,7 @@ import asyncio
 import inspect
 import io
 import json
+import re
 import tarfile
 from collections.abc import Awaitable, Callable
 from dataclasses import fields
@@ -15,12 +16,22 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from ninja import Schema
 
-from concord_client import AsyncClient, Client, ConcordError, Pair, Unreachable, operations, types
-from concord_client.types import Next
+from concord import AsyncClient, ConcordError, Pair, Unreachable, operations, projects, sync, types
+from concord.types import Next
 from config.api import api
 
-# Operations of labeling that the client leaves out, by the beginning of their path, and why.
-LEFT_OUT = {
+# Operations that have no method of their own, by the beginning of their path, and why. All of them
+# are reached by `call`, or by `save` where a file is answered.
+BY_CALL = {
+    "GET /projects/{slug}": "a project's own data: rarely read by programs",
+    "POST /projects": "projects are made by people",
+    "PATCH /projects/{slug}": "projects are changed by people",
+    "/projects/{slug}/archive": "projects are changed by people",
+    "/projects/{slug}/restore": "projects are changed by people",
+    "/projects/{slug}/delete": "projects are changed by people",
+    "/projects/{slug}/people": "who is in a project is for its admins",
+    "/projects/{slug}/audit-log": "what admins look into",
+    "/projects/{slug}/invitations": "who is in a project is for its admins",
     "GET /projects/{slug}/comparisons": "finding is for people; programs read decisions",
     "/projects/{slug}/annotators/": "what admins do about a person",
     "/projects/{slug}/comments": "what people say to each other",
@@ -30,22 +41,39 @@ LEFT_OUT = {
     "/projects/{slug}/completion": "what people show to a vendor",
     "/projects/{slug}/discards": "what admins do about a person",
     "/projects/{slug}/hours": "what people are paid by",
-    "/projects/{slug}/models/{checkpoint_id}/push": "by `call`: a rare one",
-    "/projects/{slug}/runs/{run_id}/events": "by `call`: metrics and states have methods",
-    "/projects/{slug}/runs/{run_id}/samples": "by `call`",
-    "/projects/{slug}/runs/{run_id}/log": "by `call`",
-    "/projects/{slug}/runs/{run_id}/lineage": "by `call`",
-    "/projects/{slug}/runs/{run_id}/pairs": "by `call`",
-    "/projects/{slug}/runs/{run_id}/move": "by `call`",
-    "/projects/{slug}/runs/{run_id}/priority": "by `call`",
-    "/projects/{slug}/fleet": "by `call`",
     "/projects/{slug}/opt-outs": "what a person does not want to read",
     "/projects/{slug}/questions": "what people ask",
-    "/projects/{slug}/imports": "files are for the wizard and the command; programs send rows",
-    "/projects/{slug}/ratings": "files of several answers are for the wizard; results are read",
-    "/projects/{slug}/results": "files, sent as they are read; the client reads JSON answers",
+    "GET /projects/{slug}/imports": "an import is known by its id, or looked for on the page",
+    "/projects/{slug}/imports/{job}/settings": "given with the file",
+    "/projects/{slug}/imports/{job}/undo": "what people decide",
+    "/projects/{slug}/imports/{job}/due": "what admins say of an import",
+    "/projects/{slug}/imports/{job}/people": "what admins say of an import",
+    "/projects/{slug}/ratings": "the results of gradings and rankings, and their rows",
     "/rating-slots/": "the old names of /slots/…/vote and /slots/…/skip",
     "/ratings/": "the old name of /votes/…/revise",
+    "/projects/{slug}/results": "files: by `save`",
+    "/projects/{slug}/agreement": "a report with many figures, for people",
+    "/projects/{slug}/ranking": "a report with many figures, for people",
+    "/projects/{slug}/decisions/": "how decisions are made is for admins",
+    "/projects/{slug}/snapshots/preview": "what people look at before they freeze",
+    "/projects/{slug}/snapshots/{snapshot_id}/verify": "rare",
+    "/projects/{slug}/snapshots/{snapshot_id}/changes": "a report for people",
+    "/projects/{slug}/votes/": "where a vote went: rare",
+    "/projects/{slug}/models/{checkpoint_id}/push": "rare; a run of the kind push does the same",
+    "/projects/{slug}/runs/{run_id}/events": "metrics, samples, log and state have methods",
+    "/projects/{slug}/runs/{run_id}/lineage": "rare",
+    "/projects/{slug}/runs/{run_id}/pairs": "what people decide about a run's pairs",
+    "/projects/{slug}/runs/{run_id}/move": "what admins do to the queue",
+    "/projects/{slug}/runs/{run_id}/priority": "what admins do to the queue",
+    "/projects/{slug}/fleet": "what admins look at",
+    "/projects/{slug}/reward-models": "assessment and approval: what a person decides",
+    "/models/{checkpoint_id}/score": "asked by services, in whatever language they have",
+    "/scores/": "asked by services, in whatever language they have",
+    "/projects/{slug}/outcomes": "sent by services, in whatever language they have",
+    "/projects/{slug}/watches": "models in service: for people",
+    "/projects/{slug}/incidents": "for people",
+    "/projects/{slug}/overview": "for people",
+    "/projects/{slug}/notifications": "for people",
 }
 
 COVERED = [
@@ -78,11 +106,34 @@ COVERED = [
     operations.run_resume("p", "r"),
     operations.settings("p"),
     operations.settings_update("p", {}),
+    operations.samples("p", "r", bucket="", limit=1),
+    operations.log("p", "r", lines=1),
+    operations.me(),
+    operations.projects(),
+    operations.import_upload("p", Path("f"), makes="prompts", settings={}),
+    operations.import_get("p", "j"),
+    operations.import_findings("p", "j", after=0),
+    operations.import_check("p", "j"),
+    operations.import_start("p", "j", {}),
+    operations.import_cancel("p", "j"),
+    operations.datasets("p"),
+    operations.dataset("p", "d"),
+    operations.freeze("p", {}),
+    operations.dataset_export("p", "d", query={}),
 ]
 ANSWERS = {
     "AsksOut": types.Asks,
     "AttemptOut": types.Attempt,
     "CriterionOut": types.Criterion,
+    "FileOut": types.DatasetFile,
+    "FindingOut": types.Finding,
+    "ImportOut": types.Import,
+    "LineOut": types.LogLine,
+    "MeOut": types.Me,
+    "ProjectOut": types.ProjectInfo,
+    "SampleOut": types.Sample,
+    "SnapshotDetailOut": types.DatasetDetail,
+    "SnapshotOut": types.Dataset,
     "DecisionOut": types.Decision,
     "DecisionsOut": types.DecisionsPage,
     "DisputeOut": types.Dispute,
@@ -118,42 +169,95 @@ ANSWERS = {
 }
 
 
+PARTS = {"upload", "get", "findings", "check", "start", "cancel", "wait"}
+
+
 @pytest.fixture(scope="module")
 def document() -> dict[str, Any]:
     return api.get_openapi_schema()
 
 
-def labeling(document: dict[str, Any]) -> set[tuple[str, str]]:
+def described(document: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
     return {
-        (method.upper(), path.removeprefix("/api/v1"))
+        (method.upper(), path.removeprefix("/api/v1")): operation
         for path, item in document["paths"].items()
         for method, operation in item.items()
-        if {"labeling", "disputes", "models", "runs"} & set(operation.get("tags", ()))
     }
 
 
-def test_every_operation_of_labeling_is_in_the_client_or_left_out_with_a_reason(
+def test_every_operation_has_a_method_or_a_reason_why_call_reaches_it(
     document: dict[str, Any],
 ) -> None:
+    every = described(document).keys()
     covered = {(operation.method, operation.template) for operation in COVERED}
-    left_out = {
-        one
-        for one in labeling(document)
-        if one[1].startswith(tuple(LEFT_OUT)) or " ".join(one) in LEFT_OUT
+    prefixes = tuple(name for name in BY_CALL if name.startswith("/"))
+    by_call = {
+        one for one in every - covered if " ".join(one) in BY_CALL or one[1].startswith(prefixes)
     }
-    assert covered & left_out == set()
-    assert covered == labeling(document) - left_out
+    assert covered <= every
+    assert every - covered - by_call == set()
+    for name in BY_CALL:
+        assert any(" ".join(one) == name or one[1].startswith(name) for one in by_call), name
     made = [name for name, value in vars(operations).items() if inspect.isfunction(value)]
     here = [name for name in made if vars(operations)[name].__module__ == operations.__name__]
     assert len({name for name in here if name[0] != "_"} - {"answer_body"}) == len(COVERED)
 
 
-def test_both_clients_have_the_same_methods() -> None:
-    both = [
-        {name for name in vars(client) if not name.startswith("_")}
-        for client in (AsyncClient, Client)
+def test_call_and_save_reach_every_operation_without_a_method(
+    document: dict[str, Any], tmp_path: Path
+) -> None:
+    """A server that knows the described addresses and no others, and answers as described."""
+    covered = {(operation.method, operation.template) for operation in COVERED}
+    left = {one: said for one, said in described(document).items() if one not in covered}
+    reached = set()
+
+    async def use() -> None:
+        app = web.Application()
+        for (method, template), operation in left.items():
+
+            async def handle(
+                _request: web.Request,
+                one: tuple[str, str] = (method, template),
+                operation: dict[str, Any] = operation,
+            ) -> web.Response:
+                reached.add(one)
+                kinds = {
+                    kind for r in operation["responses"].values() for kind in r.get("content", {})
+                }
+                if any("json" not in kind for kind in kinds):
+                    return web.Response(body=b"a,b\n")
+                return web.json_response({"fine": True})
+
+            app.router.add_route(method, "/api/v1" + template, handle)
+        async with TestServer(app) as server, AsyncClient(str(server.make_url("")), "t") as client:
+            for (method, template), operation in left.items():
+                assert "multipart/form-data" not in operation.get("requestBody", {}).get(
+                    "content", {}
+                ), "`call` sends JSON"
+                path = re.sub(r"\{\w+\}", "1", template)
+                try:
+                    answer = await client.call(method, path, body=None if method == "GET" else {})
+                except ConcordError as error:
+                    if (error.code, method) != ("not_json", "GET"):
+                        raise
+                    assert (await client.save(path, tmp_path / "out.csv")).read_text() == "a,b\n"
+                else:
+                    assert answer == {"fine": True}
+
+    asyncio.run(use())
+    assert reached == left.keys()
+
+
+def test_the_blocking_client_has_every_method_of_the_other_once() -> None:
+    methods = {name for name in vars(AsyncClient) if not name.startswith("_")}
+    used = [
+        re.findall(r"client\.(\w+)\(", inspect.getsource(module)) for module in (sync, projects)
     ]
-    assert both[0] == both[1]
+    # Parts of `import_file`, for programs that show each step.
+    parts = {name for name in methods if name.startswith("import_") and name[7:] in PARTS}
+    pages = {"decisions"}  # made of `decisions_page`
+    assert set(used[0]) | set(used[1]) | pages == methods - parts
+    assert set(used[0]) & set(used[1]) == set()
 
 
 def test_no_two_schemas_of_the_api_share_a_name() -> None:
@@ -270,6 +374,73 @@ def test_a_refusal_is_not_repeated() -> None:
         against(handler, lambda client: client.vote(Pair.read(PAIR), "left"))
     assert (refused.value.status, refused.value.code) == (409, "lease_lost")
     assert len(seen) == 1
+
+
+UPLOADED = (
+    201,
+    dict.fromkeys(("started_at", "ended_at", "due_on"))
+    | {key: {} for key in ("settings", "preview", "check_report", "result")}
+    | {"id": "j", "makes": "prompts", "file_name": "f", "file_size": 1, "file_sha256": ""}
+    | {"stage": "check", "state": "draft", "error": "", "people": []}
+    | {"created_at": "2026-11-21T10:00:00+00:00"},
+)
+
+
+@pytest.mark.parametrize("answer", [None, BUSY, (502, {})])
+def test_an_upload_is_not_repeated_where_the_server_may_have_it(
+    tmp_path: Path, answer: tuple[int, Any] | None
+) -> None:
+    handler, seen = uploads(answer, UPLOADED)
+    with pytest.raises(ConcordError):
+        against(handler, lambda client: client.import_upload("p", file_in(tmp_path)))
+    assert len(seen) == 1
+
+
+def test_an_upload_is_repeated_where_the_server_asks_for_that(tmp_path: Path) -> None:
+    handler, seen = uploads((503, {"code": "parsers_busy", "message": ""}), UPLOADED, again="0")
+    told: list[tuple[int, int]] = []
+    job = against(
+        handler,
+        lambda client: client.import_upload(
+            "p",
+            file_in(tmp_path),
+            makes="prompts",
+            settings={"half": "first"},
+            on_progress=lambda *of: told.append(of),
+        ),
+    )
+    assert (job.id, len(seen), told[-1]) == ("j", 2, (9, 9))
+    form = {"makes": "prompts", "settings": '{"half": "first"}', "file": b"some rows"}
+    assert seen == [form, form]
+
+
+def file_in(folder: Path) -> Path:
+    file = folder / "rows.jsonl"
+    file.write_text("some rows")
+    return file
+
+
+def uploads(*wanted: tuple[int, Any] | None, again: str = "") -> tuple[Handler, list[dict]]:
+    """As `answers`; what was sent is the fields of a form, which has a length."""
+    left, seen = list(wanted), []
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        assert request.content_length
+        form = await request.post()
+        seen.append(
+            {
+                name: value.file.read() if isinstance(value, web.FileField) else value
+                for name, value in form.items()
+            }
+        )
+        answer = left.pop(0)
+        if answer is None:
+            request.transport.close()
+            return web.Response()
+        headers = {"Retry-After": again} if again else {}
+        return web.json_response(answer[1], status=answer[0], headers=headers)
+
+    return handle, seen
 
 
 def test_no_answer_at_all_is_said_after_the_last_try() -> None:

@@ -1,24 +1,30 @@
 """The Python client against a running server."""
 
 import asyncio
-import math
+import json
 import re
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
+from datasets import Dataset, DatasetDict
 from django.utils import timezone
 from pytest_django.live_server_helper import LiveServer
 
 from apps.accounts.models import Project, User
 from apps.accounts.services import token_create
-from apps.labeling import services
-from apps.labeling.models import Answer, LabelingSettings, Vote
-from apps.training.models import Run
-from concord_client import AsyncClient, Client, ConcordError
+from apps.labeling import dispatch, services
+from apps.labeling.models import Answer, ImportJob, LabelingSettings, Vote
+from apps.snapshots.services.importing import snapshot_import
+from apps.training.models import Run, Sample
+from concord import AsyncClient, Client, ConcordError, RunFailed
+from tests.labeling.conftest import inline_parsing
 from tests.labeling.pairs import rows_make, tasks_make
+from tests.training.test_launching import model
 from tests.web.world import metrics_add
+
+__all__ = ["inline_parsing"]
 
 README = Path(__file__).resolve().parents[2] / "clients" / "python" / "README.md"
 ONE_VOTE = {"overlap": 1, "max_overlap": 1, "least_votes": 1, "least_agreeing": 1}
@@ -184,42 +190,195 @@ def test_a_run_is_launched_waited_for_and_read_also_inside_a_notebook(
 ) -> None:
     token = token_of(emil, "read", "train")
     with Client(live_server.url, token) as concord:
+        runs = concord.project(project.slug).runs
         with pytest.raises(ConcordError) as refused:
-            concord.launch(project.slug, "ppo", "p", config={"kl_coef": "much"})
+            runs.launch("ppo", "p", config={"kl_coef": "much"})
         assert (refused.value.status, refused.value.field) == (422, "config.kl_coef")
-        run = concord.launch(project.slug, "drill", "from a notebook", config={"steps": 3})
-        again = concord.launch(project.slug, "drill", "twice", idempotency_key="k")
-        assert concord.launch(project.slug, "drill", "twice", idempotency_key="k") == again
-        assert [one.name for one in concord.runs(project.slug, page=1)] == [
-            "twice",
-            "from a notebook",
-        ]
+        run = runs.launch("drill", "from a notebook", config={"steps": 3})
+        again = runs.launch("drill", "twice", idempotency_key="k")
+        assert runs.launch("drill", "twice", idempotency_key="k").record == again.record
+        assert [one.record.name for one in runs.list(page=1)] == ["twice", "from a notebook"]
         with pytest.raises(TimeoutError, match="queued"):
-            concord.wait(project.slug, run.id, every=0.01, timeout=0.05)
+            run.wait(every=0.01, timeout=0.05)
+        assert run.metrics().empty
         row = Run.objects.get(pk=run.id)
         metrics_add(row, 1, [1, 2], loss=[2.0, "nan"], kl=[0.5, None])
+        Sample.objects.create(
+            run=row,
+            attempt=1,
+            seq=2,
+            step=1,
+            bucket="high",
+            prompt=[{"role": "user", "content": "Yes?"}],
+            response="Yes.",
+        )
         Run.objects.filter(pk=run.id).update(state="finished", ended_at=timezone.now())
         seen: list[str] = []
-        ended = concord.wait(
-            project.slug, run.id, on_progress=lambda found: seen.append(found.state)
+        ended = run.wait(on_progress=lambda found: seen.append(found.state))
+        assert (ended, run.state, seen, run.record.extra) == (run, "finished", ["finished"], {})
+        table = run.metrics("loss", "kl")
+        assert (table.index.name, list(table.index)) == ("step", [1, 2])
+        assert (table.loc[1, "loss"], table.loc[1, "kl"]) == (2.0, 0.5)
+        assert table.loc[2].isna().all()
+        (sample,) = run.samples(bucket="high")
+        assert (sample.response, sample.prompt[0].role, run.log()) == ("Yes.", "user", ())
+        found = run.curves("loss", "kl")
+        assert run.curves(cursor=found.cursor).series == {}
+        with pytest.raises(LookupError, match="no checkpoint 'final'"):
+            run.model()
+        assert again.cancel().state in ("cancelled", "stopping")
+        Run.objects.filter(pk=again.id).update(
+            state="failed",
+            ended_at=timezone.now(),
+            failure_kind="oom",
+            failure_message="Out of memory.",
         )
-        assert (ended.has_ended, seen, ended.extra) == (True, ["finished"], {})
-        found = concord.metrics(project.slug, run.id, "loss", "kl")
-        table = found.rows()
-        assert table[0] == {"step": 1, "loss": 2.0, "kl": 0.5}
-        assert math.isnan(table[1]["loss"])
-        assert table[1]["kl"] is None
-        assert concord.metrics(project.slug, run.id, cursor=found.cursor).series == {}
-        lines = concord.call("get", f"projects/{project.slug}/runs/{run.id}/log")
-        assert lines == []
-        assert concord.cancel(project.slug, again.id).state in ("cancelled", "stopping")
+        with pytest.raises(RunFailed, match="'twice': Out of memory") as failed:
+            again.wait()
+        assert failed.value.run.id == again.id
+        assert again.wait(check=False).state == "failed"
+        assert runs.get(again.id).record == again.record
     with pytest.raises(RuntimeError, match="closed"):
-        concord.run(project.slug, run.id)
+        run.refresh()
     assert "concord-client" not in [thread.name for thread in threading.enumerate()]
 
     async def notebook() -> list[str]:
         """Where an event loop runs already."""
         with Client(live_server.url, token) as concord:
-            return [run.name for run in concord.runs(project.slug, search="notebook")]
+            runs = concord.project(project.slug).runs
+            return [run.record.name for run in runs.list(search="notebook")]
 
     assert asyncio.run(notebook()) == ["from a notebook"]
+
+
+PAIRS = [
+    {"prompt": f"Is {n} even?", "chosen": f"It is {n % 2 == 0}.", "rejected": f"Who knows {n}"}
+    for n in range(40)
+]
+
+
+@pytest.fixture
+def worker(inline_parsing: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Imports are done where they are asked for."""
+
+    def at_once(job: str) -> bool:
+        services.import_job_run(job=job)
+        return True
+
+    monkeypatch.setattr(dispatch, "import_send", at_once)
+
+
+@pytest.mark.usefixtures("transactional_db", "worker")
+def test_rows_of_any_kind_become_a_dataset_and_come_back(
+    live_server: LiveServer, project: Project, emil: User, tmp_path: Path
+) -> None:
+    with Client(live_server.url, token_of(emil, "read", "write")) as concord:
+        datasets = concord.project(project.slug).datasets
+        told: list[tuple[int, int]] = []
+        made = datasets.from_hf(
+            Dataset.from_list(PAIRS),
+            "Even numbers",
+            on_progress=lambda through, total: told.append((through, total)),
+        )
+        assert (made.name, made.kind, made.state, made.extra) == (
+            *("Even numbers", "preferences", "frozen"),
+            {},
+        )
+        assert sum(made.counts["rows"].values()) == 40
+        assert made.counts["file"] == "Even-numbers.jsonl"
+        assert told[-1][0] == told[-1][1] > 1000
+        named = DatasetDict(
+            train_prefs=Dataset.from_list(PAIRS[:30]), test_prefs=Dataset.from_list(PAIRS[30:])
+        )
+        with pytest.raises(ConcordError) as held_out:
+            datasets.from_hf(
+                named, "Split", splits={"train_prefs": "train", "test_prefs": "public_test"}
+            )
+        assert (held_out.value.code, held_out.value.field) == ("held_out_elsewhere", "overlap")
+        prompts = ({"question": f"What is {n} times {n}?"} for n in range(20))
+        asked = datasets.from_hf(
+            prompts, "Squares", makes="prompts", settings={"mapping": {"prompt": "question"}}
+        )
+        assert asked.kind == "prompts"
+        written = tmp_path / "more.jsonl"
+        written.write_text(
+            "".join(
+                json.dumps({"prompt": f"Name {n}.", "response": f"{n}", "split": split}) + "\n"
+                for n, split in enumerate(["train"] * 5 + ["test"] * 2)
+            )
+        )
+        more = datasets.import_file(written, makes="demonstrations")
+        assert (more.name, more.counts["rows"]) == ("more.jsonl", {"train": 5, "public_test": 2})
+        assert [one.name for one in datasets.list()] == ["more.jsonl", "Squares", "Even numbers"]
+        back = datasets.export(more, tmp_path / "back" / "test.jsonl", split="public_test")
+        assert len(back.read_text().splitlines()) == 2
+        assert [path.name for path in back.parent.iterdir()] == ["test.jsonl"]
+        with pytest.raises(ValueError, match="are imported by"):
+            datasets.import_file(written, makes="comparisons")
+
+
+@pytest.mark.usefixtures("transactional_db", "worker")
+def test_bad_rows_are_named_and_nothing_of_their_file_stays(
+    live_server: LiveServer, project: Project, emil: User, tmp_path: Path
+) -> None:
+    with Client(live_server.url, token_of(emil, "read", "write")) as concord:
+        datasets = concord.project(project.slug).datasets
+        rows = [*PAIRS[:5], {"prompt": "And?", "chosen": "Yes.", "rejected": None}]
+        with pytest.raises(ConcordError) as refused:
+            datasets.from_hf(rows, "Bad")
+        error = refused.value
+        assert (error.code, error.row, error.field) == ("rows_invalid", 6, "rejected")
+        assert [problem["row"] for problem in error.details] == [6]
+        assert (datasets.list(), ImportJob.objects.get().state) == ((), "cancelled")
+        kept = datasets.from_hf(rows, "Bad", on_error="skip")
+        assert sum(kept.counts["rows"].values()) == 5
+        with pytest.raises(ConcordError) as unread:
+            datasets.from_hf([{"colour": "blue"}], "No columns")
+        assert unread.value.code == "column_missing"
+        report = concord.project(project.slug).comparisons.import_file(comparisons(tmp_path))
+        assert (report.makes, report.result["n_created"]) == ("comparisons", 3)
+
+
+def comparisons(folder: Path) -> Path:
+    file = folder / "pairs.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows_make(3)))
+    return file
+
+
+BRIEF = {"type": "rules", "rules": [{"name": "brief", "words": {"most": 100}}]}
+
+
+def test_two_models_are_compared_by_an_evaluation_that_is_waited_for(
+    transactional_db: None,
+    live_server: LiveServer,
+    project: Project,
+    emil: User,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    policy, baseline = model(project, "sft"), model(project, "sft")
+    rows = [{"prompt": f"What is {n}?"} for n in range(20)]
+    prompts = snapshot_import(project=project, kind="prompts", name="Questions", rows=rows)
+    rate = {"value": 0.75, "low": 0.6, "high": 0.9, "n": 40}
+
+    def evaluated(self: AsyncClient, *args: Any, **options: Any) -> Any:
+        Run.objects.filter(kind="evaluate").update(
+            state="finished",
+            ended_at=timezone.now(),
+            summary={"reward": {"win_rate": rate}},
+        )
+        return waited(self, *args, **options)
+
+    waited = AsyncClient.wait
+    monkeypatch.setattr(AsyncClient, "wait", evaluated)
+    with Client(live_server.url, token_of(emil, "read", "train")) as concord:
+        models = concord.project(project.slug).models
+        one, other = (models.get(str(found.pk)) for found in (policy, baseline))
+        assert {found.id for found in models.list(kind="sft")} == {one.id, other.id}
+        with pytest.raises(ConcordError) as refused:
+            models.compare(one, one, f"snapshot:{prompts.pk}", reward=BRIEF)
+        assert (refused.value.code, refused.value.field) == ("same_input", "inputs.sft")
+        found = models.compare(
+            one, other, f"snapshot:{prompts.pk}", reward=BRIEF, config={"draws": 2}
+        )
+    assert (found.value, found.low, found.high, found.n, found.by) == (0.75, 0.6, 0.9, 40, "reward")
+    assert Run.objects.get(pk=found.run.id).config["reward"] == BRIEF

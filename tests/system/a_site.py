@@ -21,7 +21,7 @@ from typing import Any
 
 import aiohttp
 
-from concord_client import AsyncClient, ConcordError
+from concord import AsyncClient, ConcordError
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 240.0

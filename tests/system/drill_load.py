@@ -23,7 +23,7 @@ import aiohttp
 from benchmarks.load.players import ApiPlayer, PagePlayer
 from benchmarks.load.server import web_server
 from benchmarks.site import site
-from concord_client import ConcordError
+from concord import ConcordError
 
 VOTERS, PAIRS, REQUESTS, ROUNDS, SLOW = 16, 3000, 300, 3, 40
 PAUSE, ALONE_SECONDS, SLOW_SECONDS = 0.3, 8.0, 12.0

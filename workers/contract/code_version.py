@@ -25,6 +25,6 @@ def code_version() -> str:
     if answer is not None and answer.returncode == 0 and answer.stdout.strip():
         return answer.stdout.strip()[:80]
     try:
-        return f"concord {importlib.metadata.version('concord')}"
+        return f"concord {importlib.metadata.version('concord-server')}"
     except importlib.metadata.PackageNotFoundError:
         return UNKNOWN

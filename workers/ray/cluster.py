@@ -61,7 +61,7 @@ def import_ray() -> ModuleType:
             "missing_package",
             Fault.MACHINE,
             "rollout_workers and reward_workers need Ray, which this machine lacks: "
-            "pip install 'concord[ray]', or set both to 0.",
+            "pip install 'concord-server[ray]', or set both to 0.",
         ) from error
     return ray
 

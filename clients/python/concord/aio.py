@@ -1,26 +1,17 @@
 """The client for programs that do many things at once."""
 
 import asyncio
-import json
-import random
-import tarfile
+import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, Self, Unpack
 from uuid import uuid4
 
-import aiohttp
-
-from concord_client import operations, types
-from concord_client.errors import ConcordError, Unreachable, error_from
-from concord_client.operations import Answer, Operation, Row
-
-T = TypeVar("T")
-
-# What a proxy answers while the server behind it restarts, and a server that asks to slow down.
-_AGAIN = frozenset({429, 502, 503, 504})
-_LONGEST_PAUSE = 30.0  # seconds
+from concord import operations, types
+from concord.errors import ConcordError
+from concord.operations import Answer, Operation, Row
+from concord.transport import PartialFile, Progress, Transport
 
 
 class AsyncClient:
@@ -28,8 +19,9 @@ class AsyncClient:
 
     url: the site's address, without `/api/v1`. token: from the account page or `manage.py
     token_create`; its scopes and its person's role decide what is allowed. timeout: seconds for
-    one request. tries: how often a request is sent before `Unreachable` (every operation may be
-    repeated, see `Operation`); refusals are never repeated. connections: at once, at most.
+    one request, of a file without anything moving. tries: how often a request is sent before
+    `Unreachable` (`Operation` says what is repeated); refusals are never repeated. connections: at
+    once, at most.
 
     Every method raises `ConcordError` when the server refuses.
     """
@@ -44,15 +36,14 @@ class AsyncClient:
         first_pause: float = 0.2,
         connections: int = 100,
     ) -> None:
-        if tries < 1:
-            raise ValueError("tries: at least 1")
-        self._api = url.rstrip("/") + "/api/v1"
-        self._headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
-        self._timeout = aiohttp.ClientTimeout(total=timeout)
-        self._tries = tries
-        self._first_pause = first_pause
-        self._connections = connections
-        self._session: aiohttp.ClientSession | None = None
+        self._transport = Transport(
+            url,
+            token,
+            timeout=timeout,
+            tries=tries,
+            first_pause=first_pause,
+            connections=connections,
+        )
 
     async def __aenter__(self) -> Self:
         return self
@@ -67,16 +58,14 @@ class AsyncClient:
 
     async def close(self) -> None:
         """Close the connections; the next call would open new ones."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        await self._transport.close()
 
     # --- labeling --------------------------------------------------------------------------------
 
     async def next(self, project: str, *, kinds: Sequence[str] = ()) -> types.Next:
         """What you hold, else the next one; prolongs its lease. kinds: what you can show, of pair,
         grade and rank; pairs where nothing is said."""
-        return await self._send(operations.next_pair(project, kinds))
+        return await self._transport.send(operations.next_pair(project, kinds))
 
     async def vote(
         self,
@@ -93,7 +82,7 @@ class AsyncClient:
         terms. Errors: code `lease_lost` when others have the pair now; nothing is counted then.
         """
         body = operations.answer_body(pair.key, side, choice, answer)
-        return await self._send(operations.vote(pair.slot, body, kinds))
+        return await self._transport.send(operations.vote(pair.slot, body, kinds))
 
     async def rate(
         self,
@@ -106,13 +95,13 @@ class AsyncClient:
         """Grade or rank a task you hold: one whole number of its scale for each response, in the
         order of `task.responses`. As `vote` otherwise."""
         body = {"idempotency_key": task.key, "values": list(values), **answer}
-        return await self._send(operations.vote(task.slot, body, kinds))
+        return await self._transport.send(operations.vote(task.slot, body, kinds))
 
     async def skip(
         self, item: types.Pair | types.Task, reason: str = "", *, kinds: Sequence[str] = ()
     ) -> types.Next:
         """Pass on a pair or task; it goes to others and does not come back to you."""
-        return await self._send(operations.skip(item.slot, reason, kinds))
+        return await self._transport.send(operations.skip(item.slot, reason, kinds))
 
     async def revise(
         self,
@@ -129,26 +118,28 @@ class AsyncClient:
         """
         key = idempotency_key or f"revise.{vote}.{uuid4().hex}"
         body = operations.answer_body(key, side, choice, answer)
-        return await self._send(operations.revise(vote, body))
+        return await self._transport.send(operations.revise(vote, body))
 
     async def guidelines(self, project: str) -> types.Guidelines:
         """The current guidelines, and whether you have acknowledged them."""
-        return await self._send(operations.guidelines(project))
+        return await self._transport.send(operations.guidelines(project))
 
     async def guidelines_publish(
         self, project: str, body: str, *, is_major: bool = False
     ) -> types.Guidelines:
         """The next version of the guidelines, for admins. is_major: all have to read it first."""
-        return await self._send(operations.guidelines_publish(project, body, is_major=is_major))
+        return await self._transport.send(
+            operations.guidelines_publish(project, body, is_major=is_major)
+        )
 
     async def acknowledge(self, project: str, version: int) -> types.Guidelines:
         """Say that you have read this version of the guidelines."""
-        return await self._send(operations.acknowledge(project, version))
+        return await self._transport.send(operations.acknowledge(project, version))
 
     async def progress(self, project: str, *, after: int = 0, limit: int = 50) -> types.Progress:
         """How you do yourself: pace, agreement, practice, and a page of your gold pairs where the
         project shows them."""
-        return await self._send(operations.progress(project, after=after, limit=limit))
+        return await self._transport.send(operations.progress(project, after=after, limit=limit))
 
     # --- import ----------------------------------------------------------------------------------
 
@@ -175,13 +166,13 @@ class AsyncClient:
             on_error=on_error,
             identical_answers=identical_answers,
         )
-        return await self._send(operation)
+        return await self._transport.send(operation)
 
     async def import_votes(
         self, project: str, rows: Sequence[Row], *, on_error: str = "refuse"
     ) -> types.VotesReport:
         """Import past votes: rows of comparison (its id), annotator, choice, optionally cast_at."""
-        return await self._send(operations.import_votes(project, rows, on_error=on_error))
+        return await self._transport.send(operations.import_votes(project, rows, on_error=on_error))
 
     # --- results ---------------------------------------------------------------------------------
 
@@ -200,7 +191,7 @@ class AsyncClient:
         self, project: str, *, after: int = 0, limit: int = 500, outcome: str = ""
     ) -> types.DecisionsPage:
         """One page of decisions on comparisons with ids above `after`."""
-        return await self._send(
+        return await self._transport.send(
             operations.decisions_page(project, after=after, limit=limit, outcome=outcome)
         )
 
@@ -227,17 +218,17 @@ class AsyncClient:
         self, project: str, *, offset: int = 0, limit: int = 50, **filters: str
     ) -> types.DisputesPage:
         """Some of them, from `offset` on."""
-        return await self._send(
+        return await self._transport.send(
             operations.disputes_page(project, offset=offset, limit=limit, filters=filters)
         )
 
     async def dispute(self, project: str, comparison: int) -> types.Dispute:
         """One comparison to rule on."""
-        return await self._send(operations.dispute(project, comparison))
+        return await self._transport.send(operations.dispute(project, comparison))
 
     async def dispute_votes(self, project: str, comparison: int) -> types.Dispute:
         """The same with its votes before you have ruled; that is recorded."""
-        return await self._send(operations.dispute_votes(project, comparison))
+        return await self._transport.send(operations.dispute_votes(project, comparison))
 
     async def rule(
         self,
@@ -262,7 +253,7 @@ class AsyncClient:
             "version": version,
             "seen": dispute.seen,
         }
-        return await self._send(operations.rule(project, dispute.comparison, body))
+        return await self._transport.send(operations.rule(project, dispute.comparison, body))
 
     # --- models ----------------------------------------------------------------------------------
 
@@ -273,14 +264,14 @@ class AsyncClient:
         offset, total = 0, 1
         while offset < total:
             operation = operations.models_page(project, offset=offset, limit=page, filters=filters)
-            got = await self._send(operation)
+            got = await self._transport.send(operation)
             for row in got.items:
                 yield row
             offset, total = offset + page, got.count
 
     async def model(self, project: str, model: str) -> types.ModelDetail:
         """One model by its id, with its card and the lines that load it."""
-        return await self._send(operations.model(project, model))
+        return await self._transport.send(operations.model(project, model))
 
     async def model_download(
         self,
@@ -289,7 +280,7 @@ class AsyncClient:
         folder: str | Path,
         *,
         part: str = "merged",
-        on_progress: Callable[[int, int], None] | None = None,
+        on_progress: Progress | None = None,
     ) -> Path:
         """The model's files, in a folder of their own below `folder`, which is answered.
 
@@ -300,35 +291,9 @@ class AsyncClient:
         operation = operations.model_download(project, model, part=part)
         place = Path(folder)
         place.mkdir(parents=True, exist_ok=True)
-        file = Fetched(place / f".{model}-{part}.tar", on_progress)
-        tries, pause = self._tries, self._first_pause
-        while True:
-            before, wait = file.size, None
-            try:
-                async with self._opened().request(
-                    operation.method,
-                    self._api + operation.path,
-                    params=operation.query,
-                    headers=file.headers,
-                    timeout=aiohttp.ClientTimeout(total=None, sock_read=self._timeout.total),
-                ) as answer:
-                    if answer.status < 400:
-                        await file.take(answer)
-                    if answer.status < 400 or answer.status == 416:  # nothing was missing
-                        return file.unpack()
-                    status, data, wait = await self._said(answer)
-            except (aiohttp.ClientError, TimeoutError) as error:
-                words = str(error) or type(error).__name__
-                refusal: ConcordError = Unreachable(f"The download broke off: {words}")
-            else:
-                refusal = error_from(status, data)
-                if status not in _AGAIN:
-                    raise refusal
-            tries = self._tries if file.size > before else tries - 1
-            if not tries:
-                raise refusal
-            await asyncio.sleep(min(wait or pause * (0.5 + random.random()), _LONGEST_PAUSE))
-            pause = self._first_pause if file.size > before else pause * 2
+        file = PartialFile(place / f".{model}-{part}.tar", on_progress)
+        await self._transport.download(operation, file)
+        return file.unpack()
 
     # --- runs ------------------------------------------------------------------------------------
 
@@ -339,7 +304,7 @@ class AsyncClient:
         offset, total = 0, 1
         while offset < total:
             operation = operations.runs_page(project, offset=offset, limit=page, filters=filters)
-            got = await self._send(operation)
+            got = await self._transport.send(operation)
             for row in got.items:
                 yield row
             offset, total = offset + page, got.count
@@ -373,11 +338,11 @@ class AsyncClient:
             "idempotency_key": idempotency_key or uuid4().hex,
             **more,
         }
-        return await self._send(operations.launch(project, body))
+        return await self._transport.send(operations.launch(project, body))
 
     async def run(self, project: str, run: str) -> types.RunDetail:
         """One run by its id, with its checkpoints."""
-        return await self._send(operations.run(project, run))
+        return await self._transport.send(operations.run(project, run))
 
     async def wait(
         self,
@@ -410,19 +375,188 @@ class AsyncClient:
         query: dict[str, str | int] = {"points": points}
         query |= {"names": ",".join(names)} if names else {}
         query |= {"cursor": cursor} if cursor else {}
-        return await self._send(operations.metrics(project, run, query=query))
+        return await self._transport.send(operations.metrics(project, run, query=query))
 
     async def stop(self, project: str, run: str) -> types.Run:
         """Save a checkpoint and finish early."""
-        return await self._send(operations.run_stop(project, run))
+        return await self._transport.send(operations.run_stop(project, run))
 
     async def cancel(self, project: str, run: str) -> types.Run:
         """End without saving."""
-        return await self._send(operations.run_cancel(project, run))
+        return await self._transport.send(operations.run_cancel(project, run))
 
     async def resume(self, project: str, run: str) -> types.Run:
         """Go on with a run that failed or was cancelled, from its last checkpoint."""
-        return await self._send(operations.run_resume(project, run))
+        return await self._transport.send(operations.run_resume(project, run))
+
+    async def samples(
+        self, project: str, run: str, *, bucket: str = "", limit: int = 50
+    ) -> tuple[types.Sample, ...]:
+        """Answers that the run kept, latest step first. bucket: high, low, random or flagged."""
+        return await self._transport.send(
+            operations.samples(project, run, bucket=bucket, limit=limit)
+        )
+
+    async def log(self, project: str, run: str, *, lines: int = 200) -> tuple[types.LogLine, ...]:
+        """The last lines of its log."""
+        return await self._transport.send(operations.log(project, run, lines=lines))
+
+    # --- datasets and imports from files ----------------------------------------------------------
+
+    async def datasets(self, project: str) -> tuple[types.Dataset, ...]:
+        """Every dataset, newest first."""
+        return await self._transport.send(operations.datasets(project))
+
+    async def dataset(self, project: str, dataset: str) -> types.DatasetDetail:
+        """One dataset by its id, with its files."""
+        return await self._transport.send(operations.dataset(project, dataset))
+
+    async def freeze(
+        self,
+        project: str,
+        name: str,
+        *,
+        kind: str = "preferences",
+        recipe: Mapping[str, Any] | None = None,
+        **more: Any,
+    ) -> types.Dataset:
+        """Freeze the decided pairs as a dataset. recipe: what differs from the project's default
+        (rule, filters, hold-outs, splits). more: rows (of prompts or demonstrations),
+        from_improvements."""
+        body = {"name": name, "kind": kind, "recipe": dict(recipe or {}), **more}
+        return await self._transport.send(operations.freeze(project, body))
+
+    async def dataset_export(
+        self,
+        project: str,
+        dataset: str,
+        file: str | Path,
+        *,
+        split: str = "",
+        format: str = "jsonl",
+        shape: str = "",
+        on_progress: Progress | None = None,
+    ) -> Path:
+        """A split of a dataset as a file: jsonl, parquet or csv; everything as zip. shape:
+        conversational, standard, implicit, kto, soft, ranking, votes."""
+        query = {"split": split, "format": format, "shape": shape}
+        operation = operations.dataset_export(
+            project, dataset, query={name: value for name, value in query.items() if value}
+        )
+        return await self._save(operation, file, on_progress)
+
+    async def import_upload(
+        self,
+        project: str,
+        file: str | Path,
+        *,
+        makes: str = "comparisons",
+        settings: Mapping[str, Any] | None = None,
+        on_progress: Progress | None = None,
+    ) -> types.Import:
+        """Upload a file; nothing is checked or written yet. makes: comparisons to vote on, or a
+        dataset of prompts, demonstrations, preferences or unpaired. settings: mapping, layout and
+        what else docs/importing.md names, where the file is not to be read as it was recognised."""
+        operation = operations.import_upload(
+            project, Path(file), makes=makes, settings=settings or {}
+        )
+        return await self._transport.send(operation, on_progress)
+
+    async def import_get(self, project: str, job: str) -> types.Import:
+        """An import by its id."""
+        return await self._transport.send(operations.import_get(project, job))
+
+    async def import_findings(
+        self, project: str, job: str, *, after: int = 0
+    ) -> tuple[types.Finding, ...]:
+        """Errors and warnings of its check or import, errors first; 200 at most, from the
+        `after`th on."""
+        return await self._transport.send(operations.import_findings(project, job, after=after))
+
+    async def import_check(self, project: str, job: str) -> types.Import:
+        """Have the whole file checked; nothing is written. `import_wait` says when that is done."""
+        return await self._repeated(operations.import_check(project, job), job)
+
+    async def import_start(
+        self,
+        project: str,
+        job: str,
+        *,
+        name: str = "",
+        on_error: str = "refuse",
+        overlap: str = "refuse",
+    ) -> types.Import:
+        """Bring the checked file in. name: of the dataset. on_error, overlap: "skip" leaves out the
+        rows that cannot be imported, and those that ask what another dataset holds out."""
+        body = {"name": name, "on_error": on_error, "overlap": overlap}
+        return await self._repeated(operations.import_start(project, job, body), job)
+
+    async def import_cancel(self, project: str, job: str) -> types.Import:
+        """End an import that is not done, or discard its file."""
+        return await self._transport.send(operations.import_cancel(project, job))
+
+    async def import_wait(
+        self, project: str, job: str, *, every: float = 0.5, timeout: float | None = None
+    ) -> types.Import:
+        """The import once it is no longer at work. Raises `ConcordError` where its check or import
+        failed, was cancelled or interrupted, `TimeoutError` after `timeout` seconds."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        while (found := await self.import_get(project, job)).is_at_work:
+            if timeout is not None and clock() - began + every > timeout:
+                raise TimeoutError(f"The import {job} is {found.state} after {timeout:g} s.")
+            await asyncio.sleep(every)
+        if found.state not in ("done", "draft"):
+            raise ConcordError(
+                found.error or f"The {found.stage} of {found.file_name} is {found.state}.",
+                status=200,
+                code=f"import_{found.state}",
+            )
+        return found
+
+    async def import_file(
+        self,
+        project: str,
+        file: str | Path,
+        *,
+        makes: str = "comparisons",
+        name: str = "",
+        settings: Mapping[str, Any] | None = None,
+        on_error: str = "refuse",
+        overlap: str = "refuse",
+        every: float = 0.5,
+        timeout: float | None = None,
+        on_progress: Progress | None = None,
+    ) -> types.Import:
+        """Upload a file, have all of it checked, bring it in, and wait for the end of it.
+
+        As `import_upload` and `import_start`. Where rows cannot be imported nothing is, unless
+        on_error is "skip": a `ConcordError` (`rows_invalid`) then names the first row and field,
+        its `details` the first 200. timeout: seconds for the check, and again for the import.
+        """
+        job = await self.import_upload(
+            project, file, makes=makes, settings=settings, on_progress=on_progress
+        )
+        try:
+            await self.import_check(project, job.id)
+            checked = await self.import_wait(project, job.id, every=every, timeout=timeout)
+            if checked.check_report.get("n_refused") and on_error == "refuse":
+                raise _rows_refused(checked, await self.import_findings(project, job.id))
+            await self.import_start(project, job.id, name=name, on_error=on_error, overlap=overlap)
+        except ConcordError:
+            with contextlib.suppress(ConcordError):  # the first error says more
+                await self.import_cancel(project, job.id)
+            raise
+        return await self.import_wait(project, job.id, every=every, timeout=timeout)
+
+    async def _repeated(self, operation: Operation[types.Import], job: str) -> types.Import:
+        """The import, also where the first of two sends arrived without an answer."""
+        try:
+            return await self._transport.send(operation)
+        except ConcordError as error:
+            if error.code not in ("import_busy", "import_done"):
+                raise
+            return await self.import_get(str(operation.names["slug"]), job)
 
     # --- everything else -------------------------------------------------------------------------
 
@@ -434,113 +568,82 @@ class AsyncClient:
         query: Mapping[str, str | int] | None = None,
         body: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Any operation of the reference by its path below `/api/v1`, as decoded JSON. What is
-        repeated when no answer came is GET alone: whether another may be, only you know."""
-        template = "/" + path.lstrip("/").replace("{", "{{").replace("}", "}}")
-        sent: Operation[Any] = Operation(
-            method.upper(), template, lambda data: data, {}, query or {}, body
-        )
-        return await self._send(sent, tries=0 if sent.method == "GET" else 1)
+        """Any operation of the reference by its path below `/api/v1`, as decoded JSON; of a file
+        see `save`. What is repeated when no answer came is GET alone: whether another may be, only
+        you know."""
+        return await self._transport.send(_named(method, path, query, body))
+
+    async def save(
+        self,
+        path: str,
+        file: str | Path,
+        *,
+        query: Mapping[str, str | int] | None = None,
+        on_progress: Progress | None = None,
+    ) -> Path:
+        """What a GET of the reference answers, as a file: results, votes, a dataset's split.
+
+        It has its name once it is whole."""
+        return await self._save(_named("GET", path, query, None), file, on_progress)
+
+    async def _save(
+        self, operation: Operation[None], file: str | Path, on_progress: Progress | None
+    ) -> Path:
+        place = Path(file)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        arriving = PartialFile(place.with_name(f".{place.name}.part"), on_progress)
+        await self._transport.download(operation, arriving)
+        return arriving.rename(place)
+
+    # --- who and where ---------------------------------------------------------------------------
+
+    async def me(self) -> types.Me:
+        """Whose token this is."""
+        return await self._transport.send(operations.me())
+
+    async def projects(self) -> tuple[types.ProjectInfo, ...]:
+        """The projects you are in."""
+        return await self._transport.send(operations.projects())
 
     # --- settings --------------------------------------------------------------------------------
 
     async def settings(self, project: str) -> types.LabelingSettings:
         """How the project labels and decides."""
-        return await self._send(operations.settings(project))
+        return await self._transport.send(operations.settings(project))
 
     async def settings_update(self, project: str, **changes: Any) -> types.LabelingSettings:
         """Change the settings that are named; the others stay."""
-        return await self._send(operations.settings_update(project, changes))
-
-    # --- sending ---------------------------------------------------------------------------------
-
-    async def _send(self, operation: Operation[T], *, tries: int = 0) -> T:
-        pause, tries = self._first_pause, tries or self._tries
-        for left in reversed(range(tries)):
-            try:
-                status, data, wait = await self._once(operation)
-            except (aiohttp.ClientError, TimeoutError) as error:
-                if not left:
-                    words = str(error) or type(error).__name__
-                    raise Unreachable(
-                        f"No answer from {self._api} in {tries} tries: {words}"
-                    ) from error
-                wait = None
-            else:
-                if status < 400:
-                    return operation.read(data)
-                if status not in _AGAIN or not left:
-                    raise error_from(status, data)
-            # Clients that were cut off together do not come back together.
-            await asyncio.sleep(min(wait or pause * (0.5 + random.random()), _LONGEST_PAUSE))
-            pause *= 2
-        raise AssertionError("unreachable")
-
-    async def _once(self, operation: Operation[Any]) -> tuple[int, Any, float | None]:
-        """(status, decoded body, seconds the server asks to wait)."""
-        async with self._opened().request(
-            operation.method,
-            self._api + operation.path,
-            params=operation.query,
-            json=operation.body,
-        ) as answer:
-            return await self._said(answer)
-
-    def _opened(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                headers=self._headers,
-                timeout=self._timeout,
-                connector=aiohttp.TCPConnector(limit=self._connections),
-            )
-        return self._session
-
-    async def _said(self, answer: aiohttp.ClientResponse) -> tuple[int, Any, float | None]:
-        text = await answer.text()
-        wait = answer.headers.get("Retry-After", "")
-        try:
-            data = json.loads(text)
-        except ValueError:
-            data = text[:500]
-        return answer.status, data, float(wait) if wait.isdecimal() else None
+        return await self._transport.send(operations.settings_update(project, changes))
 
 
-class Fetched:
-    """A tar that arrives in parts, in `path` with its ETag beside it, over several calls."""
+def _named(
+    method: str,
+    path: str,
+    query: Mapping[str, str | int] | None,
+    body: Mapping[str, Any] | None,
+) -> Operation[Any]:
+    """An operation that has no method of its own."""
+    template = "/" + path.lstrip("/").replace("{", "{{").replace("}", "}}")
+    method = method.upper()
+    return Operation(
+        method,
+        template,
+        lambda data: data,
+        query=query or {},
+        body=body,
+        repeatable=method == "GET",
+    )
 
-    def __init__(self, path: Path, on_progress: Callable[[int, int], None] | None) -> None:
-        self._path, self._etag = path, path.with_suffix(".etag")
-        self._on_progress = on_progress
 
-    @property
-    def size(self) -> int:
-        """Bytes that are here."""
-        return self._path.stat().st_size if self._path.exists() and self._etag.exists() else 0
-
-    @property
-    def headers(self) -> dict[str, str]:
-        if not self.size:
-            return {}
-        return {"Range": f"bytes={self.size}-", "If-Range": self._etag.read_text()}
-
-    async def take(self, answer: aiohttp.ClientResponse) -> None:
-        """What the answer brings, behind what is here if it continues that."""
-        continues = answer.status == 206
-        start = self.size if continues else 0
-        total = start + (answer.content_length or 0)
-        with self._path.open("ab" if continues else "wb") as file:
-            self._etag.write_text(answer.headers.get("ETag", ""))
-            async for block in answer.content.iter_chunked(1 << 20):
-                file.write(block)
-                if self._on_progress is not None:
-                    self._on_progress(file.tell(), total)
-
-    def unpack(self) -> Path:
-        try:
-            with tarfile.open(self._path) as archive:
-                folder = archive.getnames()[0].partition("/")[0]
-                archive.extractall(self._path.parent, filter="data")
-        finally:
-            self._path.unlink()
-            self._etag.unlink()
-        return self._path.parent / folder
+def _rows_refused(job: types.Import, findings: tuple[types.Finding, ...]) -> ConcordError:
+    errors = [one for one in findings if one.level == "error"]
+    first = errors[0] if errors else None
+    return ConcordError(
+        f"{job.check_report['n_refused']} rows of {job.file_name} cannot be imported; nothing was."
+        + (f" {first.message}" if first else ""),
+        status=400,
+        code="rows_invalid",
+        field=first.field if first else None,
+        row=first.row if first else None,
+        details=[{"row": one.row, "field": one.field, "message": one.message} for one in errors],
+    )

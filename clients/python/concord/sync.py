@@ -1,30 +1,36 @@
 """The client for scripts: the asynchronous one, driven one call at a time."""
 
 import asyncio
+import atexit
 from collections.abc import Coroutine, Iterator, Sequence
 from pathlib import Path
 from threading import Thread
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
-from concord_client import types
-from concord_client.aio import AsyncClient
-from concord_client.operations import Answer, Row
+from concord import types
+from concord.aio import AsyncClient
+from concord.operations import Answer, Row
+from concord.projects import Project
 
 T = TypeVar("T")
 
 
 class Client:
-    """Concord's API, blocking. Arguments and errors are those of `AsyncClient`.
+    """Concord's API, blocking. Arguments and errors are those of `AsyncClient`, whose methods for
+    datasets, runs and models are those of `project(…)`.
 
+    bars: of the progress of files and runs, where tqdm is installed, in a terminal or a notebook.
     Its event loop runs in a thread of its own, so it works in notebooks too, which have a loop.
     """
 
-    def __init__(self, url: str, token: str, **options: Any) -> None:
-        self._client = AsyncClient(url, token, **options)
+    def __init__(self, url: str, token: str, *, bars: bool = True, **options: Any) -> None:
+        self.bars = bars
+        self.client = AsyncClient(url, token, **options)
         self._loop = asyncio.new_event_loop()
         self._thread = Thread(target=self._loop.run_forever, name="concord-client", daemon=True)
         self._thread.start()
+        atexit.register(self.close)  # of a script or notebook that never does
 
     def __enter__(self) -> Self:
         return self
@@ -41,14 +47,15 @@ class Client:
         """Close the connections. The client cannot be used afterwards."""
         if self._loop.is_closed():
             return
-        self._run(self._client.close())
+        atexit.unregister(self.close)
+        self.do(self.client.close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
     def next(self, project: str, *, kinds: Sequence[str] = ()) -> types.Next:
         """See `AsyncClient.next`."""
-        return self._run(self._client.next(project, kinds=kinds))
+        return self.do(self.client.next(project, kinds=kinds))
 
     def vote(
         self,
@@ -60,7 +67,7 @@ class Client:
         **answer: Unpack[Answer],
     ) -> types.Vote:
         """See `AsyncClient.vote`."""
-        return self._run(self._client.vote(pair, side, choice=choice, kinds=kinds, **answer))
+        return self.do(self.client.vote(pair, side, choice=choice, kinds=kinds, **answer))
 
     def rate(
         self,
@@ -71,13 +78,13 @@ class Client:
         **answer: Unpack[Answer],
     ) -> types.Vote:
         """See `AsyncClient.rate`."""
-        return self._run(self._client.rate(task, values, kinds=kinds, **answer))
+        return self.do(self.client.rate(task, values, kinds=kinds, **answer))
 
     def skip(
         self, item: types.Pair | types.Task, reason: str = "", *, kinds: Sequence[str] = ()
     ) -> types.Next:
         """See `AsyncClient.skip`."""
-        return self._run(self._client.skip(item, reason, kinds=kinds))
+        return self.do(self.client.skip(item, reason, kinds=kinds))
 
     def revise(
         self,
@@ -89,41 +96,39 @@ class Client:
         **answer: Unpack[Answer],
     ) -> types.Revision:
         """See `AsyncClient.revise`."""
-        return self._run(
-            self._client.revise(
-                vote, side, choice=choice, idempotency_key=idempotency_key, **answer
-            )
+        return self.do(
+            self.client.revise(vote, side, choice=choice, idempotency_key=idempotency_key, **answer)
         )
 
     def guidelines(self, project: str) -> types.Guidelines:
         """See `AsyncClient.guidelines`."""
-        return self._run(self._client.guidelines(project))
+        return self.do(self.client.guidelines(project))
 
     def guidelines_publish(
         self, project: str, body: str, *, is_major: bool = False
     ) -> types.Guidelines:
         """See `AsyncClient.guidelines_publish`."""
-        return self._run(self._client.guidelines_publish(project, body, is_major=is_major))
+        return self.do(self.client.guidelines_publish(project, body, is_major=is_major))
 
     def acknowledge(self, project: str, version: int) -> types.Guidelines:
         """See `AsyncClient.acknowledge`."""
-        return self._run(self._client.acknowledge(project, version))
+        return self.do(self.client.acknowledge(project, version))
 
     def progress(self, project: str, *, after: int = 0, limit: int = 50) -> types.Progress:
         """See `AsyncClient.progress`."""
-        return self._run(self._client.progress(project, after=after, limit=limit))
+        return self.do(self.client.progress(project, after=after, limit=limit))
 
     def import_comparisons(
         self, project: str, rows: Sequence[Row], **options: Any
     ) -> types.ImportReport:
         """See `AsyncClient.import_comparisons`."""
-        return self._run(self._client.import_comparisons(project, rows, **options))
+        return self.do(self.client.import_comparisons(project, rows, **options))
 
     def import_votes(
         self, project: str, rows: Sequence[Row], *, on_error: str = "refuse"
     ) -> types.VotesReport:
         """See `AsyncClient.import_votes`."""
-        return self._run(self._client.import_votes(project, rows, on_error=on_error))
+        return self.do(self.client.import_votes(project, rows, on_error=on_error))
 
     def decisions(
         self, project: str, *, outcome: str = "", after: int = 0, page: int = 500
@@ -139,8 +144,8 @@ class Client:
         self, project: str, *, after: int = 0, limit: int = 500, outcome: str = ""
     ) -> types.DecisionsPage:
         """See `AsyncClient.decisions_page`."""
-        return self._run(
-            self._client.decisions_page(project, after=after, limit=limit, outcome=outcome)
+        return self.do(
+            self.client.decisions_page(project, after=after, limit=limit, outcome=outcome)
         )
 
     def disputes(
@@ -149,23 +154,23 @@ class Client:
         """See `AsyncClient.disputes`."""
 
         async def every() -> list[types.DisputeRow]:
-            return [row async for row in self._client.disputes(project, page=page, **filters)]
+            return [row async for row in self.client.disputes(project, page=page, **filters)]
 
-        yield from self._run(every())
+        yield from self.do(every())
 
     def disputes_page(
         self, project: str, *, offset: int = 0, limit: int = 50, **filters: str
     ) -> types.DisputesPage:
         """See `AsyncClient.disputes_page`."""
-        return self._run(self._client.disputes_page(project, offset=offset, limit=limit, **filters))
+        return self.do(self.client.disputes_page(project, offset=offset, limit=limit, **filters))
 
     def dispute(self, project: str, comparison: int) -> types.Dispute:
         """See `AsyncClient.dispute`."""
-        return self._run(self._client.dispute(project, comparison))
+        return self.do(self.client.dispute(project, comparison))
 
     def dispute_votes(self, project: str, comparison: int) -> types.Dispute:
         """See `AsyncClient.dispute_votes`."""
-        return self._run(self._client.dispute_votes(project, comparison))
+        return self.do(self.client.dispute_votes(project, comparison))
 
     def rule(
         self,
@@ -179,8 +184,8 @@ class Client:
         version: int | None = None,
     ) -> types.Ruling:
         """See `AsyncClient.rule`."""
-        return self._run(
-            self._client.rule(
+        return self.do(
+            self.client.rule(
                 project,
                 dispute,
                 choice=choice,
@@ -191,71 +196,36 @@ class Client:
             )
         )
 
-    def models(self, project: str, *, page: int = 50, **filters: str) -> Iterator[types.Model]:
-        """See `AsyncClient.models`."""
+    def me(self) -> types.Me:
+        """See `AsyncClient.me`."""
+        return self.do(self.client.me())
 
-        async def every() -> list[types.Model]:
-            return [row async for row in self._client.models(project, page=page, **filters)]
+    def projects(self) -> tuple[types.ProjectInfo, ...]:
+        """See `AsyncClient.projects`."""
+        return self.do(self.client.projects())
 
-        yield from self._run(every())
-
-    def model(self, project: str, model: str) -> types.ModelDetail:
-        """See `AsyncClient.model`."""
-        return self._run(self._client.model(project, model))
-
-    def model_download(self, project: str, model: str, folder: str | Path, **options: Any) -> Path:
-        """See `AsyncClient.model_download`."""
-        return self._run(self._client.model_download(project, model, folder, **options))
-
-    def runs(self, project: str, *, page: int = 50, **filters: str) -> Iterator[types.Run]:
-        """See `AsyncClient.runs`."""
-
-        async def every() -> list[types.Run]:
-            return [row async for row in self._client.runs(project, page=page, **filters)]
-
-        yield from self._run(every())
-
-    def launch(self, project: str, kind: str, name: str, **options: Any) -> types.Run:
-        """See `AsyncClient.launch`."""
-        return self._run(self._client.launch(project, kind, name, **options))
-
-    def run(self, project: str, run: str) -> types.RunDetail:
-        """See `AsyncClient.run`."""
-        return self._run(self._client.run(project, run))
-
-    def wait(self, project: str, run: str, **options: Any) -> types.RunDetail:
-        """See `AsyncClient.wait`."""
-        return self._run(self._client.wait(project, run, **options))
-
-    def metrics(self, project: str, run: str, *names: str, **options: Any) -> types.Metrics:
-        """See `AsyncClient.metrics`."""
-        return self._run(self._client.metrics(project, run, *names, **options))
-
-    def stop(self, project: str, run: str) -> types.Run:
-        """See `AsyncClient.stop`."""
-        return self._run(self._client.stop(project, run))
-
-    def cancel(self, project: str, run: str) -> types.Run:
-        """See `AsyncClient.cancel`."""
-        return self._run(self._client.cancel(project, run))
-
-    def resume(self, project: str, run: str) -> types.Run:
-        """See `AsyncClient.resume`."""
-        return self._run(self._client.resume(project, run))
+    def project(self, slug: str) -> Project:
+        """Its comparisons, datasets, runs and models."""
+        return Project(self, slug)
 
     def call(self, method: str, path: str, **options: Any) -> Any:
         """See `AsyncClient.call`."""
-        return self._run(self._client.call(method, path, **options))
+        return self.do(self.client.call(method, path, **options))
+
+    def save(self, path: str, file: str | Path, **options: Any) -> Path:
+        """See `AsyncClient.save`."""
+        return self.do(self.client.save(path, file, **options))
 
     def settings(self, project: str) -> types.LabelingSettings:
         """See `AsyncClient.settings`."""
-        return self._run(self._client.settings(project))
+        return self.do(self.client.settings(project))
 
     def settings_update(self, project: str, **changes: Any) -> types.LabelingSettings:
         """See `AsyncClient.settings_update`."""
-        return self._run(self._client.settings_update(project, **changes))
+        return self.do(self.client.settings_update(project, **changes))
 
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+    def do(self, work: Coroutine[Any, Any, T]) -> T:
+        """What a coroutine of `client` answers; for what has no method here."""
         if self._loop.is_closed():
             work.close()
             raise RuntimeError("the client is closed")

@@ -1,7 +1,12 @@
 """What goes wrong, with the server's own words and codes."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from concord.types import Run
 
 
 class ConcordError(Exception):
@@ -36,17 +41,29 @@ class ConcordError(Exception):
         where = [f"field {self.field}"] if self.field else []
         where += [f"row {self.row}"] if self.row is not None else []
         tail = f" ({', '.join(where)})" if where else ""
-        return f"{self.status} {self.code}: {self.message}{tail}"
+        status = f"{self.status} " if self.status >= 400 else ""
+        return f"{status}{self.code}: {self.message}{tail}"
 
 
 class Unreachable(ConcordError):
     """No answer came: refused, reset or timed out, also when tried again. `status` is 0.
 
-    Whether the server has acted is not known. Every call of this client may be repeated.
+    Whether the server has acted is not known.
     """
 
     def __init__(self, message: str) -> None:
         super().__init__(message, status=0, code="unreachable")
+
+
+class RunFailed(ConcordError):
+    """A run that was waited for has failed or was cancelled; `run` is its record."""
+
+    def __init__(self, run: Run) -> None:
+        words = run.failure_message or f"the run is {run.state}"
+        super().__init__(
+            f"{run.kind} '{run.name}': {words}", status=200, code=run.failure_kind or run.state
+        )
+        self.run = run
 
 
 def error_from(status: int, body: Any) -> ConcordError:

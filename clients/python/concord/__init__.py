@@ -1,23 +1,28 @@
-"""Typed client of Concord's API: labeling, disputes, runs, models.
+"""Typed client of Concord's API: labeling, datasets, runs, models.
 
-    from concord_client import Client
+    from concord import Client
 
     with Client("http://127.0.0.1:8000", token) as concord:
         pair = concord.next("arguments").pair
+        run = concord.project("arguments").runs.launch("sft", "first", inputs={"data": dataset})
 
-`AsyncClient` has the same methods as coroutines.
+`AsyncClient` has all of it as coroutines. `python -m concord` is the command line.
 """
 
-from concord_client.aio import AsyncClient
-from concord_client.errors import ConcordError, Unreachable
-from concord_client.operations import Answer
-from concord_client.sync import Client
-from concord_client.types import (
+from concord.aio import AsyncClient
+from concord.errors import ConcordError, RunFailed, Unreachable
+from concord.operations import Answer
+from concord.projects import Project, Run, WinRate
+from concord.sync import Client
+from concord.types import (
     Asks,
     Criterion,
+    Dataset,
+    DatasetDetail,
     Decision,
     DecisionsPage,
     Guidelines,
+    Import,
     ImportReport,
     LabelingSettings,
     Message,
@@ -39,9 +44,12 @@ __all__ = [
     "Client",
     "ConcordError",
     "Criterion",
+    "Dataset",
+    "DatasetDetail",
     "Decision",
     "DecisionsPage",
     "Guidelines",
+    "Import",
     "ImportReport",
     "LabelingSettings",
     "Message",
@@ -50,9 +58,13 @@ __all__ = [
     "Next",
     "Nothing",
     "Pair",
+    "Project",
     "Revision",
     "RowProblem",
+    "Run",
+    "RunFailed",
     "Unreachable",
     "Vote",
     "VotesReport",
+    "WinRate",
 ]

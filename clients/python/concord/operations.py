@@ -3,14 +3,17 @@
 The path templates are those of the server's OpenAPI document, which the tests compare them with.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Generic, TypedDict, TypeVar
 from urllib.parse import quote
 
-from concord_client import types
+from concord import types
 
 T = TypeVar("T")
+Kind = TypeVar("Kind", bound=types.Answered)
 Row = Mapping[str, Any]
 
 
@@ -22,15 +25,19 @@ class Operation(Generic[T]):
     returns the pair in hand, a skip of a pair no longer held changes nothing, the same imported
     rows change nothing, a settings change sets what it set before, and a ruling that has arrived is
     refused (`ruled_meanwhile`), as are a stop, a cancel and a resume. So the client tries again
-    when no answer came.
+    when no answer came. Where that is not so (`repeatable` False) it does so only if the server has
+    not acted: no connection was made, or the server asks to come back later.
     """
 
     method: str
     template: str
-    read: Callable[[Mapping[str, Any]], T]
+    read: Callable[[Any], T]
     names: Mapping[str, str | int] = field(default_factory=dict)
     query: Mapping[str, str | int | Sequence[str]] = field(default_factory=dict)
     body: Mapping[str, Any] | None = None
+    repeatable: bool = True
+    file: Path | None = None  # sent as multipart/form-data, with `form`
+    form: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def path(self) -> str:
@@ -155,19 +162,19 @@ def disputes_page(
 
 
 def dispute(project: str, comparison: int) -> Operation[types.Dispute]:
-    names = {"slug": project, "comparison": comparison}
+    names: dict[str, str | int] = {"slug": project, "comparison": comparison}
     return Operation("GET", "/projects/{slug}/disputes/{comparison}", types.Dispute.read, names)
 
 
 def dispute_votes(project: str, comparison: int) -> Operation[types.Dispute]:
     template = "/projects/{slug}/disputes/{comparison}/votes"
-    names = {"slug": project, "comparison": comparison}
+    names: dict[str, str | int] = {"slug": project, "comparison": comparison}
     return Operation("POST", template, types.Dispute.read, names)
 
 
 def rule(project: str, comparison: int, body: Mapping[str, Any]) -> Operation[types.Ruling]:
     template = "/projects/{slug}/disputes/{comparison}/rulings"
-    names = {"slug": project, "comparison": comparison}
+    names: dict[str, str | int] = {"slug": project, "comparison": comparison}
     return Operation("POST", template, types.Ruling.read, names, body=body)
 
 
@@ -242,8 +249,13 @@ RUN = "/projects/{slug}/runs/{run_id}"
 def runs_page(
     project: str, *, offset: int, limit: int, filters: Mapping[str, str]
 ) -> Operation[types.RunsPage]:
-    template, query = "/projects/{slug}/runs", {"offset": offset, "limit": limit, **filters}
-    return Operation("GET", template, types.RunsPage.read, {"slug": project}, query)
+    return Operation(
+        "GET",
+        "/projects/{slug}/runs",
+        types.RunsPage.read,
+        {"slug": project},
+        query={"offset": offset, "limit": limit, **filters},
+    )
 
 
 def launch(project: str, body: Mapping[str, Any]) -> Operation[types.Run]:
@@ -273,3 +285,110 @@ def run_cancel(project: str, run_id: str) -> Operation[types.Run]:
 
 def run_resume(project: str, run_id: str) -> Operation[types.Run]:
     return Operation("POST", RUN + "/resume", types.Run.read, {"slug": project, "run_id": run_id})
+
+
+def samples(
+    project: str, run_id: str, *, bucket: str, limit: int
+) -> Operation[tuple[types.Sample, ...]]:
+    return Operation(
+        "GET",
+        RUN + "/samples",
+        _each(types.Sample),
+        {"slug": project, "run_id": run_id},
+        query={"limit": limit} | ({"bucket": bucket} if bucket else {}),
+    )
+
+
+def log(project: str, run_id: str, *, lines: int) -> Operation[tuple[types.LogLine, ...]]:
+    names = {"slug": project, "run_id": run_id}
+    return Operation("GET", RUN + "/log", _each(types.LogLine), names, {"lines": lines})
+
+
+def me() -> Operation[types.Me]:
+    return Operation("GET", "/me", types.Me.read)
+
+
+def projects() -> Operation[tuple[types.ProjectInfo, ...]]:
+    return Operation("GET", "/projects", _each(types.ProjectInfo))
+
+
+IMPORT = "/projects/{slug}/imports/{job}"
+
+
+def import_upload(
+    project: str, file: Path, *, makes: str, settings: Mapping[str, Any]
+) -> Operation[types.Import]:
+    return Operation(
+        "POST",
+        "/projects/{slug}/imports",
+        types.Import.read,
+        {"slug": project},
+        repeatable=False,  # each upload is an import of its own
+        file=file,
+        form={"makes": makes, "settings": json.dumps(settings) if settings else ""},
+    )
+
+
+def import_get(project: str, job: str) -> Operation[types.Import]:
+    return Operation("GET", IMPORT, types.Import.read, {"slug": project, "job": job})
+
+
+def import_findings(project: str, job: str, *, after: int) -> Operation[tuple[types.Finding, ...]]:
+    names = {"slug": project, "job": job}
+    read = _each(types.Finding)
+    return Operation("GET", IMPORT + "/findings", read, names, {"after": after})
+
+
+def import_check(project: str, job: str) -> Operation[types.Import]:
+    """Refused (`import_busy`) where it has arrived before."""
+    names = {"slug": project, "job": job}
+    return Operation("POST", IMPORT + "/check", types.Import.read, names)
+
+
+def import_start(project: str, job: str, body: Mapping[str, Any]) -> Operation[types.Import]:
+    """Refused (`import_busy`, `import_done`) where it has arrived before."""
+    names = {"slug": project, "job": job}
+    return Operation("POST", IMPORT + "/start", types.Import.read, names, body=body)
+
+
+def import_cancel(project: str, job: str) -> Operation[types.Import]:
+    names = {"slug": project, "job": job}
+    return Operation("POST", IMPORT + "/cancel", types.Import.read, names)
+
+
+def datasets(project: str) -> Operation[tuple[types.Dataset, ...]]:
+    read = _each(types.Dataset)
+    return Operation("GET", "/projects/{slug}/snapshots", read, {"slug": project})
+
+
+def dataset(project: str, snapshot: str) -> Operation[types.DatasetDetail]:
+    names = {"slug": project, "snapshot_id": snapshot}
+    template = "/projects/{slug}/snapshots/{snapshot_id}"
+    return Operation("GET", template, types.DatasetDetail.read, names)
+
+
+def freeze(project: str, body: Mapping[str, Any]) -> Operation[types.Dataset]:
+    return Operation(
+        "POST",
+        "/projects/{slug}/snapshots",
+        types.Dataset.read,
+        {"slug": project},
+        body=body,
+        repeatable=False,  # each is a dataset of its own
+    )
+
+
+def dataset_export(
+    project: str, snapshot: str, *, query: Mapping[str, str | int]
+) -> Operation[None]:
+    return Operation(
+        "GET",
+        "/projects/{slug}/snapshots/{snapshot_id}/export",
+        lambda data: None,
+        {"slug": project, "snapshot_id": snapshot},
+        query,
+    )
+
+
+def _each(kind: type[Kind]) -> Callable[[Sequence[Mapping[str, Any]]], tuple[Kind, ...]]:
+    return lambda rows: tuple(kind.read(row) for row in rows)

@@ -9,7 +9,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime
 from typing import Any, Self
 
-from concord_client.errors import ConcordError
+from concord.errors import ConcordError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -552,3 +552,122 @@ class Metrics(Answered):
                     float(value) if isinstance(value, str) else value
                 )
         return [found[step] for step in sorted(found)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample(Answered):
+    """An answer that a run kept; reward and kl: "nan", "inf" or "-inf" where they are none."""
+
+    step: int
+    bucket: str
+    prompt: tuple[Message, ...] = field(metadata=_MESSAGES)
+    response: str
+    baseline: str
+    reward: float | str | None
+    parts: Mapping[str, Any]
+    kl: float | str | None
+    tokens: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogLine(Answered):
+    """A line of a run's log."""
+
+    attempt: int
+    at: datetime = field(metadata=_MOMENT)
+    level: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectInfo(Answered):
+    """A project you are in, and your role there."""
+
+    slug: str
+    name: str
+    description: str
+    role: str
+    created_at: datetime = field(metadata=_MOMENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Me(Answered):
+    """Whose token this is."""
+
+    username: str
+    display_name: str
+    projects: tuple[ProjectInfo, ...] = field(metadata=_each(ProjectInfo))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Import(Answered):
+    """A file on its way in. makes: comparisons, or the kind of dataset. stage: check, import or
+    undo; state: draft, queued, running, done, failed, cancelled, interrupted or undone, of that
+    stage. check_report: what an import would do. result: what it did, with the id of the `snapshot`
+    that it made."""
+
+    id: str
+    makes: str
+    file_name: str
+    file_size: int
+    file_sha256: str
+    stage: str
+    state: str
+    settings: Mapping[str, Any]
+    preview: Mapping[str, Any]
+    check_report: Mapping[str, Any]
+    result: Mapping[str, Any]
+    error: str
+    due_on: str | None
+    people: Sequence[int]
+    created_at: datetime = field(metadata=_MOMENT)
+    started_at: datetime | None = field(metadata=_MOMENT)
+    ended_at: datetime | None = field(metadata=_MOMENT)
+
+    @property
+    def is_at_work(self) -> bool:
+        return self.state in ("queued", "running")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding(Answered):
+    """An error or a warning (`level`) about a row of a file, counted from 1."""
+
+    level: str
+    row: int
+    field: str
+    message: str
+    kind: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dataset(Answered):
+    """Rows that are frozen (`state`), by split in `counts["rows"]`. kind: preferences,
+    demonstrations, prompts or unpaired."""
+
+    id: str
+    name: str
+    kind: str
+    state: str
+    recipe: Mapping[str, Any]
+    counts: Mapping[str, Any]
+    sha256: str
+    size_bytes: int
+    error: str
+    created_at: datetime = field(metadata=_MOMENT)
+    frozen_at: datetime | None = field(metadata=_MOMENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetFile(Answered):
+    """A file of a dataset."""
+
+    name: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetDetail(Dataset):
+    """A dataset with its files."""
+
+    files: tuple[DatasetFile, ...] = field(metadata=_each(DatasetFile))

@@ -1,0 +1,402 @@
+"""What a project holds, grouped: comparisons, datasets, runs, models."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from concord import types
+from concord.errors import RunFailed
+from concord.progress import bytes_bar, steps_bar
+from concord.rows import Source, extra, write_rows
+
+if TYPE_CHECKING:
+    import pandas
+
+    from concord.aio import AsyncClient
+    from concord.transport import Progress
+
+T = TypeVar("T")
+
+
+class Caller(Protocol):
+    """What runs a coroutine of `AsyncClient` to its end; `Client` is one."""
+
+    bars: bool
+
+    @property
+    def client(self) -> AsyncClient: ...
+
+    def do(self, work: Coroutine[Any, Any, T]) -> T: ...
+
+
+class Group:
+    """Operations of one project."""
+
+    def __init__(self, caller: Caller, slug: str) -> None:
+        self._caller, self._slug = caller, slug
+        self._client, self._do = caller.client, caller.do
+
+
+class Project:
+    """A project by its slug: `concord.project("arguments")`. Nothing is asked of the server yet."""
+
+    def __init__(self, caller: Caller, slug: str) -> None:
+        self.slug = slug
+        self.comparisons = Comparisons(caller, slug)
+        self.datasets = Datasets(caller, slug)
+        self.runs = Runs(caller, slug)
+        self.models = Models(caller, slug)
+
+    def __repr__(self) -> str:
+        return f"<Project {self.slug}>"
+
+
+class Comparisons(Group):
+    """Comparisons to vote on, and past votes, from files."""
+
+    def import_file(
+        self,
+        file: str | Path,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        on_error: str = "refuse",
+        timeout: float | None = None,
+        on_progress: Progress | None = None,
+    ) -> types.Import:
+        """Check a whole file, bring it in and wait for the end; see `AsyncClient.import_file`. What
+        it did is in `result`. Rows at hand are imported by `Client.import_comparisons`."""
+        with bytes_bar(Path(file).name, self._caller.bars, on_progress) as told:
+            return self._do(
+                self._client.import_file(
+                    self._slug,
+                    file,
+                    settings=settings,
+                    on_error=on_error,
+                    timeout=timeout,
+                    on_progress=told,
+                )
+            )
+
+
+class Datasets(Group):
+    """Frozen rows that runs read."""
+
+    def list(self) -> tuple[types.Dataset, ...]:
+        """Every dataset, newest first."""
+        return self._do(self._client.datasets(self._slug))
+
+    def get(self, dataset: str) -> types.DatasetDetail:
+        """One by its id, with its files."""
+        return self._do(self._client.dataset(self._slug, dataset))
+
+    def import_file(
+        self,
+        file: str | Path,
+        name: str = "",
+        *,
+        makes: str = "preferences",
+        settings: Mapping[str, Any] | None = None,
+        on_error: str = "refuse",
+        overlap: str = "refuse",
+        timeout: float | None = None,
+        on_progress: Progress | None = None,
+    ) -> types.DatasetDetail:
+        """A dataset of the rows of a file; see `AsyncClient.import_file`.
+
+        makes: preferences, demonstrations, prompts or unpaired. name: the file's where none is
+        given. settings: mapping, layout, half … where the file is to be read otherwise than it is
+        recognised.
+        """
+        if makes == "comparisons":
+            raise ValueError("makes: comparisons are imported by `comparisons.import_file`")
+        with bytes_bar(Path(file).name, self._caller.bars, on_progress) as told:
+            done = self._do(
+                self._client.import_file(
+                    self._slug,
+                    file,
+                    makes=makes,
+                    name=name,
+                    settings=settings,
+                    on_error=on_error,
+                    overlap=overlap,
+                    timeout=timeout,
+                    on_progress=told,
+                )
+            )
+        return self.get(done.result["snapshot"])
+
+    def from_hf(
+        self,
+        source: Source,
+        name: str,
+        *,
+        splits: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> types.DatasetDetail:
+        """A dataset of the rows of a `datasets.Dataset`, a `DatasetDict`, or any iterable of dicts.
+
+        source: a text is given to `datasets.load_dataset`, on this machine (extra `concord[hf]`).
+        splits: of a `DatasetDict`, which to take and what they are called here, as {"train_prefs":
+        "train", "test_prefs": "dev"}; where there is none, or only train, the server splits by
+        prompt. options: makes and the others of `import_file`.
+        """
+        with tempfile.TemporaryDirectory(prefix="concord-") as folder:
+            file = Path(folder) / (re.sub(r"[^\w.-]+", "-", name).strip("-") + ".jsonl")
+            write_rows(source, file, splits=splits)
+            return self.import_file(file, name, **options)
+
+    def freeze(self, name: str, **options: Any) -> types.Dataset:
+        """Freeze the decided pairs; see `AsyncClient.freeze`."""
+        return self._do(self._client.freeze(self._slug, name, **options))
+
+    def export(self, dataset: types.Dataset | str, file: str | Path, **options: Any) -> Path:
+        """Write a split to a file; see `AsyncClient.dataset_export`."""
+        found = dataset.id if isinstance(dataset, types.Dataset) else dataset
+        return self._do(self._client.dataset_export(self._slug, found, file, **options))
+
+
+class Run(Group):
+    """A run as it was last looked at (`record`), and what can be done with it."""
+
+    def __init__(self, caller: Caller, slug: str, record: types.Run) -> None:
+        super().__init__(caller, slug)
+        self.record = record
+
+    def __repr__(self) -> str:
+        return f"<Run {self.id} {self.record.kind} '{self.record.name}' {self.state}>"
+
+    @property
+    def id(self) -> str:
+        return self.record.id
+
+    @property
+    def state(self) -> str:
+        """As of the last look: waiting, queued, running, stopping, finished, failed, cancelled."""
+        return self.record.state
+
+    @property
+    def summary(self) -> Mapping[str, Any]:
+        """What it reported at its end, as of the last look."""
+        return self.record.summary
+
+    def refresh(self) -> types.RunDetail:
+        """Look again; the record, with its checkpoints."""
+        self.record = found = self._do(self._client.run(self._slug, self.id))
+        return found
+
+    def wait(
+        self,
+        *,
+        every: float = 5.0,
+        timeout: float | None = None,
+        check: bool = True,
+        on_progress: Callable[[types.RunDetail], None] | None = None,
+    ) -> Run:
+        """This run once it has ended. every: seconds between two looks, after each of which
+        on_progress is called.
+
+        Raises `RunFailed` where it failed or was cancelled, unless check is False, and
+        `TimeoutError` after `timeout` seconds; the run goes on. Ctrl-C ends the waiting alone.
+        """
+        with steps_bar(self._caller.bars, on_progress) as told:
+            self.record = self._do(
+                self._client.wait(
+                    self._slug, self.id, every=every, timeout=timeout, on_progress=told
+                )
+            )
+        if check and self.state != "finished":
+            raise RunFailed(self.record)
+        return self
+
+    def curves(self, *names: str, points: int = 2000, cursor: str = "") -> types.Metrics:
+        """Its metrics, or those of `names`, as they were sent."""
+        return self._do(
+            self._client.metrics(self._slug, self.id, *names, points=points, cursor=cursor)
+        )
+
+    def metrics(self, *names: str, points: int = 2000) -> pandas.DataFrame:
+        """The same as a DataFrame: a row a step, a column a metric. Needs the extra
+        `concord[data]`."""
+        frames = extra("pandas", "data", "use `curves(…).rows()`.")
+        rows = self.curves(*names, points=points).rows()
+        return frames.DataFrame(rows, columns=None if rows else ["step"]).set_index("step")
+
+    def samples(self, *, bucket: str = "", limit: int = 50) -> tuple[types.Sample, ...]:
+        """Answers that it kept, latest step first. bucket: high, low, random or flagged."""
+        return self._do(self._client.samples(self._slug, self.id, bucket=bucket, limit=limit))
+
+    def log(self, *, lines: int = 200) -> tuple[types.LogLine, ...]:
+        """The last lines of its log."""
+        return self._do(self._client.log(self._slug, self.id, lines=lines))
+
+    def model(self, tag: str = "final") -> types.RunCheckpoint:
+        """The checkpoint with this tag (final, best, last); looks again."""
+        found = self.refresh().checkpoints
+        for one in found:
+            if tag in one.tags:
+                return one
+        there = sorted({name for one in found for name in one.tags})
+        raise LookupError(f"tag: the run {self.id} has no checkpoint '{tag}', but {there}")
+
+    def stop(self) -> Run:
+        """Save a checkpoint and finish early."""
+        self.record = self._do(self._client.stop(self._slug, self.id))
+        return self
+
+    def cancel(self) -> Run:
+        """End without saving."""
+        self.record = self._do(self._client.cancel(self._slug, self.id))
+        return self
+
+    def resume(self) -> Run:
+        """Go on from the last checkpoint of a run that failed or was cancelled."""
+        self.record = self._do(self._client.resume(self._slug, self.id))
+        return self
+
+
+# What a run reads: a dataset, a model, the final model of a run, or "snapshot:ID" and so on.
+Input = types.Dataset | types.Model | types.RunCheckpoint | types.Run | Run | str
+
+
+def reference(given: Input) -> str:
+    """How the API names an input."""
+    if isinstance(given, str):
+        return given
+    if isinstance(given, types.Dataset):
+        return f"snapshot:{given.id}"
+    if isinstance(given, types.Run | Run):
+        return f"run:{given.id}"
+    return f"checkpoint:{given.id}"
+
+
+class Runs(Group):
+    """Trainings, evaluations and what else workers do."""
+
+    def list(self, **filters: Any) -> Iterator[Run]:
+        """Every run, newest first. filters: search, kind, state, group."""
+
+        async def every() -> Sequence[types.Run]:
+            return [row async for row in self._client.runs(self._slug, **filters)]
+
+        return (Run(self._caller, self._slug, row) for row in self._do(every()))
+
+    def get(self, run: str) -> Run:
+        """One by its id."""
+        return Run(self._caller, self._slug, self._do(self._client.run(self._slug, run)))
+
+    def launch(
+        self,
+        kind: str,
+        name: str,
+        *,
+        inputs: Mapping[str, Input] | None = None,
+        config: Mapping[str, Any] | None = None,
+        **more: Any,
+    ) -> Run:
+        """Start a run; see `AsyncClient.launch`. inputs: by their roles, datasets, models and runs
+        as this client returns them, or their references."""
+        named = {role: reference(given) for role, given in (inputs or {}).items()}
+        started = self._do(
+            self._client.launch(self._slug, kind, name, inputs=named, config=config, **more)
+        )
+        return Run(self._caller, self._slug, started)
+
+
+@dataclass(frozen=True)
+class WinRate:
+    """How often the first model's answer scored higher, ties ½; a 95 % interval by prompts.
+
+    by: who scored: judge, or reward where there was no judge. None with why it is `undefined`, or
+    why there is no interval. n: prompts answered.
+    """
+
+    value: float | None
+    low: float | None
+    high: float | None
+    n: int
+    by: str
+    undefined: str
+    run: Run
+
+
+class Models(Group):
+    """Checkpoints of runs, and registered models."""
+
+    def list(self, **filters: Any) -> Iterator[types.Model]:
+        """Every model, newest first. filters: search, kind (of its run), status."""
+
+        async def every() -> Sequence[types.Model]:
+            return [row async for row in self._client.models(self._slug, **filters)]
+
+        return iter(self._do(every()))
+
+    def get(self, model: str) -> types.ModelDetail:
+        """One by its id, with its card and the lines that load it."""
+        return self._do(self._client.model(self._slug, model))
+
+    def download(
+        self,
+        model: types.Model | types.RunCheckpoint | Run | str,
+        folder: str | Path,
+        *,
+        part: str = "merged",
+        on_progress: Progress | None = None,
+    ) -> Path:
+        """The model's files, in a folder of their own below `folder`; of a run, its final model.
+        See `AsyncClient.model_download`."""
+        named = model.model() if isinstance(model, Run) else model
+        found = named if isinstance(named, str) else named.id
+        with bytes_bar(found, self._caller.bars, on_progress) as told:
+            return self._do(
+                self._client.model_download(self._slug, found, folder, part=part, on_progress=told)
+            )
+
+    def compare(
+        self,
+        a: Input,
+        b: Input,
+        prompts: Input,
+        *,
+        reward: Input | Mapping[str, Any],
+        judge: Input | None = None,
+        name: str = "",
+        config: Mapping[str, Any] | None = None,
+        every: float = 5.0,
+        timeout: float | None = None,
+        **more: Any,
+    ) -> WinRate:
+        """How often `a` answers better than `b` on the held-out prompts of a dataset.
+
+        An `evaluate` run, waited for: a is its `policy`, b its `sft`. reward: a reward model, or a
+        rule as {"type": …}; judge: a reward model that neither was trained against, which then
+        says who won. config: max_prompts, max_new_tokens, temperature … more: as `launch`. All the
+        run reported is in `run.summary`.
+        """
+        inputs = {"policy": a, "sft": b, "prompts": prompts}
+        settings = dict(config or {})
+        if isinstance(reward, Mapping):
+            settings["reward"] = dict(reward)
+        else:
+            inputs["reward"] = reward
+        if judge is not None:
+            inputs["judge"] = judge
+        runs = Runs(self._caller, self._slug)
+        run = runs.launch(
+            "evaluate", name or "compare two models", inputs=inputs, config=settings, **more
+        ).wait(every=every, timeout=timeout)
+        by = "judge" if judge is not None else "reward"
+        found = run.summary[by]["win_rate"]
+        return WinRate(
+            value=found["value"],
+            low=found["low"],
+            high=found["high"],
+            n=found["n"],
+            by=by,
+            undefined=found.get("undefined") or found.get("no_interval") or "",
+            run=run,
+        )
