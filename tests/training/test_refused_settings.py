@@ -54,6 +54,24 @@ def test_a_configuration_within_the_size_is_read(post: Any) -> None:
     assert {told.split(":")[0] for told in answer.json()["details"]} == {"extra", "many", "text"}
 
 
+# What one setting makes of another is checked before a run is stored, and named by its field.
+TOGETHER = [
+    ("kto", {"batch_size": 1}, "batch_size"),
+]
+
+
+@pytest.mark.parametrize(("kind", "config", "field"), TOGETHER)
+def test_settings_that_do_not_go_together_are_refused_by_page_and_api_with_the_field(
+    post: Any, project: Project, kind: str, config: dict[str, Any], field: str
+) -> None:
+    answer = post(config, kind)
+    assert (answer.status_code, answer.json()["code"]) == (422, "bad_config")
+    assert {told.split(":")[0] for told in answer.json()["details"]} == {field}
+    form = RunForm({"pasted": json.dumps(config)}, project=project, kind=kind)
+    assert field in " ".join([*form.errors, *map(str, form.errors.get("pasted", []))])
+    assert not Run.objects.exists()
+
+
 @pytest.mark.parametrize("depth", [900, 100_000])
 def test_a_body_of_any_depth_is_answered(post: Any, depth: int) -> None:
     answer = post(nested(depth))

@@ -24,13 +24,14 @@ from workers.config.inference import (
 )
 from workers.config.parsing import SettingField, SettingsError, read, setting_fields
 from workers.config.policy import PPOSettings
-from workers.config.training import DPOSettings, RewardSettings, SFTSettings
+from workers.config.training import DPOSettings, KTOSettings, RewardSettings, SFTSettings
 from workers.rules.choices import guard_errors
 
 SETTINGS: dict[str, type] = {
     "sft": SFTSettings,
     "reward": RewardSettings,
     "dpo": DPOSettings,
+    "kto": KTOSettings,
     "ppo": PPOSettings,
     "grpo": GRPOSettings,
     "generate": GenerateSettings,
@@ -263,6 +264,47 @@ PRESETS: dict[str, dict[str, dict[str, object]]] = {
             "sample_max_new_tokens": 256,
         },
     },
+    "kto": {
+        "demo": {
+            "learning_rate": 1e-4,
+            "batch_size": 16,
+            "epochs": 1,
+            "max_seconds": 50,
+            "max_length": 128,
+            "log_every": 5,
+            "eval_every": 20,
+            "save_every": 20,
+            "sample_max_new_tokens": 48,
+        },
+        # All weights. Step sizes as for DPO, or somewhat larger: the gradient of an answer is small
+        # where the policy already tells good from bad.
+        "pretrained": {
+            "learning_rate": 1e-6,
+            "warmup_share": 0.1,
+            "batch_size": 64,
+            "epochs": 1,
+            "beta": 0.1,
+            "max_tokens_per_batch": 16_384,
+            "eval_every": 25,
+            "save_every": 50,
+            "sample_prompts": 32,
+            "sample_max_new_tokens": 256,
+        },
+        "lora": {
+            "learning_rate": 2e-5,
+            "warmup_share": 0.1,
+            "batch_size": 64,
+            "epochs": 1,
+            "beta": 0.1,
+            "lora_rank": 16,
+            "gradient_checkpointing": True,
+            "max_tokens_per_batch": 16_384,
+            "eval_every": 25,
+            "save_every": 50,
+            "sample_prompts": 32,
+            "sample_max_new_tokens": 256,
+        },
+    },
     "ppo": {
         "demo": {
             "lora_rank": 0,
@@ -459,6 +501,13 @@ PURPOSES: dict[str, dict[str, str]] = {
         "policy against.",
     },
     "dpo": {
+        "demo": "Minutes on two processor cores, on the model of the SFT demo.",
+        "pretrained": "All weights of an SFT model that fits beside its frozen reference: small "
+        "steps, one pass.",
+        "lora": "Adapters on a model that does not fit beside its reference, 1–8 B parameters; "
+        "switched off they are the reference.",
+    },
+    "kto": {
         "demo": "Minutes on two processor cores, on the model of the SFT demo.",
         "pretrained": "All weights of an SFT model that fits beside its frozen reference: small "
         "steps, one pass.",

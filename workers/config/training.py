@@ -1,4 +1,4 @@
-"""Settings of the trainings on fixed rows: `sft`, `reward` and `dpo`."""
+"""Settings of the trainings on fixed rows: `sft`, `reward`, `dpo` and `kto`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -118,7 +118,7 @@ class TrainingSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptedSettings(TrainingSettings):
-    """`sft` and `dpo`."""
+    """`sft`, `dpo` and `kto`."""
 
     lora_rank: int = option(
         0,
@@ -440,8 +440,27 @@ _BY_STEP = ("aot", "aot_unpaired")
 _SMOOTHED = ("robust", "exo_pair", *_BY_STEP)
 
 
+# Settings of `dpo` and `kto`, whose policy is held to a reference.
+
+
 @dataclass(frozen=True, kw_only=True)
-class DPOSettings(AdaptedSettings):
+class SampledSettings(AdaptedSettings):
+    """What is sampled while a policy learns from fixed rows."""
+
+    sample_prompts: int = option(
+        16,
+        "Held-out prompts answered at each evaluation, for the KL and for people to read.",
+        unit="prompts",
+        minimum=1,
+        section=Section.BOOKKEEPING,
+    )
+    sample_max_new_tokens: int = option(
+        64, "Longest sampled answer.", unit="tokens", minimum=1, section=Section.BOOKKEEPING
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DPOSettings(SampledSettings):
     """Direct preference optimisation, against the SFT model as the reference."""
 
     beta: float = option(
@@ -489,16 +508,6 @@ class DPOSettings(AdaptedSettings):
         "max_seconds or max_steps ends the run long before its pairs.",
         section=Section.REFERENCE,
     )
-    sample_prompts: int = option(
-        16,
-        "Held-out prompts answered at each evaluation, for the KL and for people to read.",
-        unit="prompts",
-        minimum=1,
-        section=Section.BOOKKEEPING,
-    )
-    sample_max_new_tokens: int = option(
-        64, "Longest sampled answer.", unit="tokens", minimum=1, section=Section.BOOKKEEPING
-    )
 
     def check(self) -> list[str]:
         errors = []
@@ -516,3 +525,48 @@ class DPOSettings(AdaptedSettings):
                 "split (max_tokens_per_batch, gradient_accumulation)"
             )
         return errors
+
+
+@dataclass(frozen=True, kw_only=True)
+class KTOSettings(SampledSettings):
+    """Kahneman–Tversky optimisation: single answers, each desirable or not, against the SFT model
+    as the reference."""
+
+    beta: float = option(
+        0.1,
+        "How strongly the policy is held to the reference; 0.01–0.5. Raise it when the KL runs "
+        "away, lower it when nothing moves.",
+        above=0.0,
+        section=Section.REFERENCE,
+        main=True,
+    )
+    loss_type: str = option(
+        "kto",
+        "TRL's loss: kto measures each answer from the policy's mean divergence; apo_zero_unpaired "
+        "from none, so desirable answers go up wherever they stand.",
+        choices=("kto", "apo_zero_unpaired"),
+        section=Section.REFERENCE,
+        main=True,
+    )
+    desirable_weight: float | None = option(
+        None,
+        "Weight of a desirable answer's loss. Unset: what makes both labels count the same in sum, "
+        "whatever their numbers.",
+        above=0.0,
+        section=Section.REFERENCE,
+    )
+    undesirable_weight: float = option(
+        1.0,
+        "Weight of an undesirable answer's loss. Over 1 where avoiding bad answers matters more "
+        "than giving good ones; the unset desirable_weight follows it, so set both then.",
+        above=0.0,
+        section=Section.REFERENCE,
+    )
+
+    def check(self) -> list[str]:
+        if self.loss_type == "kto" and self.batch_size < 2:
+            return [
+                "batch_size: kto reads each answer behind another prompt of its step too, so a "
+                "step needs at least 2 answers"
+            ]
+        return []

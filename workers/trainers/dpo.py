@@ -31,7 +31,7 @@ from trl import DPOConfig, DPOTrainer
 
 from workers import ranks
 from workers.artifacts import state_in, state_of
-from workers.config.training import DPOSettings
+from workers.config.training import DPOSettings, SampledSettings
 from workers.context import RunContext
 from workers.data.batches import Encoded, LengthGroupedSampler, PairEncoder
 from workers.data.snapshot import Messages, Preference
@@ -309,7 +309,7 @@ class PairTrainer(PartedTRL, DPOTrainer, BelowTRL):
         collator: Any = StepCollator(settings, tokenizer.pad_token_id, shares)
         super().__init__(
             model=model,
-            ref_model=_no_reference(),
+            ref_model=no_reference(),
             args=args,
             train_dataset=_no_pairs(),
             eval_dataset=_no_pairs(),
@@ -386,7 +386,7 @@ class PairTrainer(PartedTRL, DPOTrainer, BelowTRL):
         super().save_state(folder)
 
 
-def _no_reference() -> PreTrainedModel:
+def no_reference() -> PreTrainedModel:
     """For TRL's constructor, which would load a reference of its own; ours is asked by us."""
     config = LlamaConfig(
         vocab_size=8,
@@ -405,7 +405,7 @@ def _no_pairs() -> IterableDataset:
     return Dataset.from_list([row]).to_iterable_dataset()
 
 
-# While a DPO run continues: answers to fixed held-out prompts, and how far from the reference.
+# While DPO or KTO trains: answers to fixed held-out prompts, and how far from the reference.
 
 
 class Probe(TrainerCallback):
@@ -414,7 +414,7 @@ class Probe(TrainerCallback):
     def __init__(
         self,
         context: RunContext,
-        settings: DPOSettings,
+        settings: SampledSettings,
         policy: Any,
         reference: Reference,
         tokenizer: PreTrainedTokenizerBase,

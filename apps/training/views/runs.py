@@ -38,7 +38,11 @@ TRAINERS = frozenset({"checks", "repeat", "logs"})
 SHOWN_ELSEWHERE = frozenset(
     {"splits", "lines", "figures", "preflight", "bottleneck", "latency", "imitation"}
 )
-ROLLED_BACK = {*START_ROLE, "dpo"}  # kinds that start from a model, which they can go back to
+ROLLED_BACK = {
+    *START_ROLE,
+    "dpo",
+    "kto",
+}  # kinds that start from a model, which they can go back to
 STATE_CHOICES = [("live", "live"), *Run.State.choices]
 
 
