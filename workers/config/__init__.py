@@ -414,6 +414,46 @@ PRESETS: dict[str, dict[str, dict[str, object]]] = {
             "warmup_share": 0.03,
             "eval_prompts": 64,
         },
+        # RLOO as in its paper: rewards as they are, the divergence taken off them.
+        "rloo": {
+            "lora_rank": 16,
+            "lora_alpha": 32.0,
+            "learning_rate": 2e-5,
+            "steps": 300,
+            "loss_type": "rloo",
+            "scale_rewards": "none",
+            "group_size": 4,
+            "batch_size": 128,
+            "microbatch_size": 16,
+            "rollout_chunk": 64,
+            "max_new_tokens": 512,
+            "kl_coef": 0.05,
+            "warmup_share": 0.03,
+            "eval_prompts": 64,
+        },
+        # GSPO as in its paper: several updates of a batch, narrow clipping, no divergence.
+        "gspo": {
+            "lora_rank": 16,
+            "lora_alpha": 32.0,
+            "learning_rate": 2e-5,
+            "steps": 300,
+            "loss_type": "grpo",
+            "importance_sampling_level": "sequence",
+            "clip": 3e-4,
+            "clip_high": 4e-4,
+            "update_epochs": 4,
+            "kl_coef": 0.0,
+            "force_zero_kl": True,
+            "group_size": 8,
+            "batch_size": 128,
+            "microbatch_size": 16,
+            "rollout_chunk": 64,
+            "max_new_tokens": 512,
+            "warmup_share": 0.03,
+            "eval_every": 20,
+            "save_every": 40,
+            "eval_prompts": 64,
+        },
         # Verifiers cannot be fooled as models can: a cheap divergence, larger groups, and answers
         # cut by the limit teach nothing.
         "verifier": {
@@ -528,6 +568,10 @@ PURPOSES: dict[str, dict[str, str]] = {
         "small": "All weights of a model that fits with its optimizer and a frozen copy of itself.",
         "lora": "Adapters on a model of 1–8 B parameters on one GPU of 40–80 GB, against a reward "
         "model: the reference is the same model with its adapters off.",
+        "rloo": "RLOO (REINFORCE leave-one-out): adapters on a model of 1–8 B parameters against a "
+        "reward model; rewards as they are, less the KL penalty.",
+        "gspo": "GSPO with adapters on a model of 1–8 B parameters: ratios of whole answers, four "
+        "updates of a batch; for long answers and mixtures of experts.",
         "verifier": "Adapters on a model of 1–8 B parameters, rewarded by checking a number in a "
         "box: set the reward to the verifier of your task.",
     },

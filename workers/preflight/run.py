@@ -236,7 +236,7 @@ def _data(
     yield _lengths(settings, "prompt", len(parts.prompts), parts, unfinished=_unfinished(trial))
     if level is None:
         yield _unknown("reward", "Switched off (reward_check): nothing was answered or scored.")
-        yield kl_price(_price(settings), None)
+        yield _kl_price(settings, None)
     elif parts.reward is not None and trial is not None:
         yield from _reward(context, settings, parts, parts.reward, trial, preferences, level)
     else:
@@ -285,11 +285,17 @@ def _reward(
         )
         pairs = pairs_of("preferences", rows, Scored(np.array(both.values)), replicates=1000)
         yield reward_and_people(pairs, level=level)
-    yield kl_price(_price(settings), float(np.std(drawn)) if len(drawn) > 1 else None)
+    yield _kl_price(settings, float(np.std(drawn)) if len(drawn) > 1 else None)
     if parts.critic is not None and trial.drawn:
         rollout, answers = _fixed(trial, drawn_scores[0])
         fit = fit_critic(parts.critic, rollout)
         yield critic_finding(fit, answers=answers)
+
+
+def _kl_price(settings: Any, reward_std: float | None) -> Finding:
+    """RLOO takes the divergence off the reward as it is."""
+    raw = getattr(settings, "loss_type", "") == "rloo"
+    return kl_price(_price(settings), reward_std, normalised=not raw)
 
 
 def _fixed(trial: Trial, scores: Sequence[float]) -> tuple[FixedRollout, int]:
