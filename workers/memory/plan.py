@@ -317,10 +317,10 @@ def plan_for(
     longest_prompt: int | None = None,
     longest_row: int | None = None,
 ) -> Plan | None:
-    """The plan of a ppo, grpo, dpo or sft run; None where no input names a model's configuration
-    (a model that is built, or comes from a hub), or its architecture cannot be read without its
-    data. `longest_prompt` (of prompts) and `longest_row`
-    (of pairs or demonstrations): tokens, where they are known and under the settings' limit."""
+    """The plan of a ppo, grpo, dpo, kto or sft run; None where no input names a model's
+    configuration (a model that is built, or comes from a hub), or its architecture cannot be read
+    without its data. `longest_prompt` (of prompts) and `longest_row` (of pairs, single answers or
+    demonstrations): tokens, where they are known and under the settings' limit."""
     folder = _start(context)
     if folder is None:
         return None

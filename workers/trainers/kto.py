@@ -220,13 +220,13 @@ class AnswerTrainer(PartedTRL, KTOTrainer, BelowTRL):
         divergence = inputs["divergence"]
         if divergence is not None:
             # One mismatched answer of one token, for which the policy and the reference differ by
-            # the step's z₀.
+            # the step's z₀. Its first id is 1, which tells it from `answers`, whose first are 0.
             one = answers.new_ones(1, 2)
             read |= {"KL_input_ids": one, "KL_attention_mask": one, "KL_completion_mask": one}
             read["ref_KL_logps"] = torch.zeros_like(divergence).view(1)
 
         def says(input_ids: Tensor, **_: Any) -> Any:
-            if input_ids is answers:
+            if int(input_ids[0, 0]) == 0:
                 return tokens
             assert divergence is not None  # noqa: S101 — TRL asks for nothing else
             return SimpleNamespace(log_probs=divergence.view(1, 1))
@@ -247,8 +247,10 @@ class AnswerTrainer(PartedTRL, KTOTrainer, BelowTRL):
 
 def _weights(tokens: AnswerTokens, label: Tensor) -> dict[str, float]:
     """How much a part counts in each of TRL's metrics: by the answers or tokens that they are means
-    over. The margin is not one of a part: it is the difference of two of the whole."""
+    over. The margin of a part counts nothing: a step's is the difference of two of its means, which
+    are there though a part, or a rank, has one label alone."""
     found = {"entropy": float(tokens.label_mask.sum()), KL: float(len(label))}
+    found["rewards/margins"] = 0.0
     for name, desirable in _OF_LABEL.items():
         own = label == desirable
         found |= {f"{kind}{name}": float(own.sum()) for kind in _PER_ANSWER}
