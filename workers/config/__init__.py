@@ -263,6 +263,35 @@ PRESETS: dict[str, dict[str, dict[str, object]]] = {
             "sample_prompts": 32,
             "sample_max_new_tokens": 256,
         },
+        # As the papers have them; both losses are experimental in TRL.
+        "simpo": {
+            "learning_rate": 6e-7,
+            "warmup_share": 0.1,
+            "lr_schedule": "cosine",
+            "batch_size": 128,
+            "epochs": 1,
+            "loss_type": "simpo",
+            "beta": 2.0,
+            "simpo_gamma": 1.0,
+            "max_tokens_per_batch": 16_384,
+            "eval_every": 25,
+            "save_every": 50,
+            "sample_prompts": 32,
+            "sample_max_new_tokens": 256,
+        },
+        "orpo": {
+            "learning_rate": 8e-6,
+            "warmup_share": 0.1,
+            "batch_size": 64,
+            "epochs": 1,
+            "loss_type": "orpo",
+            "beta": 0.1,
+            "max_tokens_per_batch": 16_384,
+            "eval_every": 25,
+            "save_every": 50,
+            "sample_prompts": 32,
+            "sample_max_new_tokens": 256,
+        },
     },
     "kto": {
         "demo": {
@@ -546,6 +575,10 @@ PURPOSES: dict[str, dict[str, str]] = {
         "steps, one pass.",
         "lora": "Adapters on a model that does not fit beside its reference, 1–8 B parameters; "
         "switched off they are the reference.",
+        "simpo": "SimPO (experimental): all weights of an SFT model, no reference asked while "
+        "training; set the step size with care, it unlearns fast.",
+        "orpo": "ORPO (experimental): all weights of a pretrained or lightly tuned model; imitates "
+        "the chosen answers and pushes the rejected ones away at once.",
     },
     "kto": {
         "demo": "Minutes on two processor cores, on the model of the SFT demo.",

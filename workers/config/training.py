@@ -438,6 +438,7 @@ _BY_PAIR = (
 )
 _BY_STEP = ("aot", "aot_unpaired")
 _SMOOTHED = ("robust", "exo_pair", *_BY_STEP)
+REFERENCE_FREE = ("simpo", "orpo")  # of TRL's experimental trainers
 
 
 # Settings of `dpo` and `kto`, whose policy is held to a reference.
@@ -466,16 +467,18 @@ class DPOSettings(SampledSettings):
     beta: float = option(
         0.1,
         "How strongly the policy is held to the reference; 0.01–0.5. Raise it when the KL runs "
-        "away, lower it when nothing moves. With ipo it is τ.",
+        "away, lower it when nothing moves. With ipo it is τ; with simpo the scale of the margin, "
+        "2–10; with orpo the weight λ of the odds ratio, about 0.1.",
         above=0.0,
         section=Section.REFERENCE,
         main=True,
     )
     loss_type: str = option(
         "sigmoid",
-        "TRL's loss: sigmoid is DPO, ipo does not overfit sure labels, robust expects flips. What "
-        "each of them is for is in docs/dpo.md.",
-        choices=_BY_PAIR + _BY_STEP,
+        "TRL's loss: sigmoid is DPO, ipo does not overfit sure labels, robust expects flips. simpo "
+        "and orpo ask no reference while training; they are experimental in TRL, and may change. "
+        "What each of them is for is in docs/dpo.md.",
+        choices=_BY_PAIR + _BY_STEP + REFERENCE_FREE,
         section=Section.REFERENCE,
         main=True,
     )
@@ -501,6 +504,13 @@ class DPOSettings(SampledSettings):
         above=0.0,
         section=Section.REFERENCE,
     )
+    simpo_gamma: float | None = option(
+        None,
+        "Margin of simpo, in the units of beta × nats per token; 0.3–1.6 with a beta of 2–2.5. "
+        "Unset: 0.5. Experimental; other losses have none.",
+        minimum=0.0,
+        section=Section.REFERENCE,
+    )
     precompute_reference: bool = option(
         False,
         "Ask the reference about all pairs once, before training, instead of at every step. Set it "
@@ -516,6 +526,17 @@ class DPOSettings(SampledSettings):
         if self.label_smoothing and self.loss_type not in _SMOOTHED:
             errors.append(
                 f"label_smoothing: {self.loss_type} has none; one of {', '.join(_SMOOTHED)} does"
+            )
+        if self.simpo_gamma is not None and self.loss_type != "simpo":
+            errors.append(f"simpo_gamma: {self.loss_type} has none; simpo does")
+        if self.precompute_reference and self.loss_type in REFERENCE_FREE:
+            errors.append(
+                f"precompute_reference: {self.loss_type} asks no reference while it trains"
+            )
+        if self.sft_weight and self.loss_type == "orpo":
+            errors.append(
+                "sft_weight: orpo adds the chosen answers' own loss by itself; leave it at 0, and "
+                "change beta, the weight of the odds ratio beside it"
             )
         if self.loss_type in _BY_STEP and (
             self.max_tokens_per_batch or self.gradient_accumulation > 1
