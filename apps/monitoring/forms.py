@@ -286,6 +286,7 @@ IMPORT_KINDS = [
     ("ppo", "PPO, or another actor-critic"),
     ("grpo", "GRPO, or another without a critic"),
     ("dpo", "DPO"),
+    ("kto", "KTO"),
     ("sft", "Supervised fine-tuning"),
     ("reward", "Reward model"),
 ]

@@ -23,6 +23,7 @@ class Run(Named):
         SFT = "sft", "Supervised fine-tuning"
         REWARD = "reward", "Reward model"
         DPO = "dpo", "DPO"
+        KTO = "kto", "KTO"
         PPO = "ppo", "PPO"
         GRPO = "grpo", "GRPO"
         GENERATE = "generate", "Generation"

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,13 @@ from apps.training.services import run_launch
 from tests.labeling.conftest import inline_parsing
 from tests.training.conftest import wire  # noqa: F401 — a fixture
 from tests.training.test_launching import model
-from workers.data.snapshot import read_demonstrations, read_preferences, read_prompts
+from workers.data.snapshot import (
+    evaluation_splits,
+    read_demonstrations,
+    read_judged_answers,
+    read_preferences,
+    read_prompts,
+)
 
 __all__ = ["inline_parsing"]
 
@@ -155,7 +162,7 @@ def test_preferences_labelled_elsewhere_have_no_votes_and_train_dpo_and_rewards(
     assert all(row.chosen.startswith("Yes or no") for row in rows)
     assert {row["chosen_side"] for row in every(made)} == {"a", "b"}
     sft = model(project, "sft")
-    for kind in ("dpo", "reward"):
+    for kind in ("dpo", "kto", "reward"):
         inputs = {"data": made, "sft": sft}
         assert run_launch(
             project=project, kind=kind, name=kind, config={"preset": "lora"}, inputs=inputs
@@ -180,7 +187,9 @@ def test_ties_are_left_out_and_counted(upload: Upload) -> None:
     assert sum(made.counts["rows"].values()) == 3
 
 
-def test_single_answers_say_whether_they_are_desirable(upload: Upload) -> None:
+def test_single_answers_say_whether_they_are_desirable_and_train_kto_alone(
+    project: Project, upload: Upload, settings: Any
+) -> None:
     rows = [
         {"prompt": f"Why {n}?", "completion": "So.", "label": word}
         for n, word in enumerate(("true", False, "Yes", 0))
@@ -188,6 +197,18 @@ def test_single_answers_say_whether_they_are_desirable(upload: Upload) -> None:
     made = frozen(checked(upload("unpaired", rows)))
     assert made.kind == "unpaired"
     assert sorted(row["label"] for row in every(made)) == [False, False, True, True]
+    files = ("train", *evaluation_splits(folder(made, settings)))
+    read = [row for name in files for row in read_judged_answers(folder(made, settings), name)]
+    assert sorted((row.desirable, row.response) for row in read) == [
+        *[(False, "So.")] * 2,
+        *[(True, "So.")] * 2,
+    ]
+    launch = partial(run_launch, project=project, name="one", config={})
+    inputs = {"data": made, "sft": model(project, "sft")}
+    assert launch(kind="kto", inputs=inputs).pk
+    with pytest.raises(DomainError, match="not a snapshot of unpaired") as refusal:
+        launch(kind="dpo", inputs=inputs)
+    assert refusal.value.field == "inputs.data"
 
 
 @pytest.mark.parametrize(

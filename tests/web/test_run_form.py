@@ -53,7 +53,7 @@ def open_form(project, emil, signed_in):
 
 
 @pytest.mark.parametrize(
-    "kind", ["sft", "reward", "dpo", "ppo", "grpo", "generate", "evaluate", "drill"]
+    "kind", ["sft", "reward", "dpo", "kto", "ppo", "grpo", "generate", "evaluate", "drill"]
 )
 def test_every_kind_has_a_form_with_every_field_of_its_recipe(open_form, kind):
     _, sent, page = open_form(kind)
@@ -267,7 +267,7 @@ def offered(bound) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "kind", ["sft", "reward", "dpo", "ppo", "grpo", "generate", "evaluate", "drill"]
+    "kind", ["sft", "reward", "dpo", "kto", "ppo", "grpo", "generate", "evaluate", "drill"]
 )
 def test_of_several_inputs_none_is_chosen_beforehand(open_form, two_of_each, kind):
     _, sent, page = open_form(kind)
@@ -275,13 +275,14 @@ def test_of_several_inputs_none_is_chosen_beforehand(open_form, two_of_each, kin
     assert {sent.get(bound.html_name, "") for bound in inputs} <= {""}
     needed = [bound for bound in inputs if bound.field.hide_optional]
     assert all(bound.field.choices[0] == ("", "Choose one") for bound in needed)
-    always = {"sft": 1, "dpo": 2, "generate": 2, "evaluate": 3, "ppo": 1, "grpo": 1, "reward": 1}
+    always = {"sft": 1, "dpo": 2, "kto": 2, "generate": 2, "evaluate": 3}
+    always |= {"ppo": 1, "grpo": 1, "reward": 1}
     required = [bound for bound in inputs if bound.field.widget.attrs.get("required")]
     assert len(required) == always.get(kind, 0)
 
 
 @pytest.mark.parametrize(
-    "kind", ["sft", "reward", "dpo", "ppo", "grpo", "generate", "evaluate", "drill"]
+    "kind", ["sft", "reward", "dpo", "kto", "ppo", "grpo", "generate", "evaluate", "drill"]
 )
 def test_a_preset_fills_the_configuration_and_touches_nothing_else(
     open_form, two_of_each, project, kind
@@ -435,7 +436,7 @@ def test_pasted_guardrails_are_checked_by_name(project):
     assert config_of(good)["guards"] == {"length": "stop"}
 
 
-KINDS = ["sft", "reward", "dpo", "ppo", "grpo", "generate", "evaluate", "assess"]
+KINDS = ["sft", "reward", "dpo", "kto", "ppo", "grpo", "generate", "evaluate", "assess"]
 
 
 @pytest.mark.parametrize("kind", ["reward", "ppo", "grpo"])

@@ -24,13 +24,14 @@ from workers.config.inference import (
 )
 from workers.config.parsing import SettingField, SettingsError, read, setting_fields
 from workers.config.policy import PPOSettings
-from workers.config.training import DPOSettings, RewardSettings, SFTSettings
+from workers.config.training import DPOSettings, KTOSettings, RewardSettings, SFTSettings
 from workers.rules.choices import guard_errors
 
 SETTINGS: dict[str, type] = {
     "sft": SFTSettings,
     "reward": RewardSettings,
     "dpo": DPOSettings,
+    "kto": KTOSettings,
     "ppo": PPOSettings,
     "grpo": GRPOSettings,
     "generate": GenerateSettings,
@@ -284,6 +285,76 @@ PRESETS: dict[str, dict[str, dict[str, object]]] = {
             "sample_prompts": 32,
             "sample_max_new_tokens": 256,
         },
+        # As the papers have them; both losses are experimental in TRL.
+        "simpo": {
+            "learning_rate": 6e-7,
+            "warmup_share": 0.1,
+            "lr_schedule": "cosine",
+            "batch_size": 128,
+            "epochs": 1,
+            "loss_type": "simpo",
+            "beta": 2.0,
+            "simpo_gamma": 1.0,
+            "max_tokens_per_batch": 16_384,
+            "eval_every": 25,
+            "save_every": 50,
+            "sample_prompts": 32,
+            "sample_max_new_tokens": 256,
+        },
+        "orpo": {
+            "learning_rate": 8e-6,
+            "warmup_share": 0.1,
+            "batch_size": 64,
+            "epochs": 1,
+            "loss_type": "orpo",
+            "beta": 0.1,
+            "max_tokens_per_batch": 16_384,
+            "eval_every": 25,
+            "save_every": 50,
+            "sample_prompts": 32,
+            "sample_max_new_tokens": 256,
+        },
+    },
+    "kto": {
+        "demo": {
+            "learning_rate": 1e-4,
+            "batch_size": 16,
+            "epochs": 1,
+            "max_seconds": 50,
+            "max_length": 128,
+            "log_every": 5,
+            "eval_every": 20,
+            "save_every": 20,
+            "sample_max_new_tokens": 48,
+        },
+        # All weights. Step sizes as for DPO, or somewhat larger: the gradient of an answer is small
+        # where the policy already tells good from bad.
+        "pretrained": {
+            "learning_rate": 1e-6,
+            "warmup_share": 0.1,
+            "batch_size": 64,
+            "epochs": 1,
+            "beta": 0.1,
+            "max_tokens_per_batch": 16_384,
+            "eval_every": 25,
+            "save_every": 50,
+            "sample_prompts": 32,
+            "sample_max_new_tokens": 256,
+        },
+        "lora": {
+            "learning_rate": 2e-5,
+            "warmup_share": 0.1,
+            "batch_size": 64,
+            "epochs": 1,
+            "beta": 0.1,
+            "lora_rank": 16,
+            "gradient_checkpointing": True,
+            "max_tokens_per_batch": 16_384,
+            "eval_every": 25,
+            "save_every": 50,
+            "sample_prompts": 32,
+            "sample_max_new_tokens": 256,
+        },
     },
     "ppo": {
         "demo": {
@@ -394,6 +465,46 @@ PRESETS: dict[str, dict[str, dict[str, object]]] = {
             "warmup_share": 0.03,
             "eval_prompts": 64,
         },
+        # RLOO as in its paper: rewards as they are, the divergence taken off them.
+        "rloo": {
+            "lora_rank": 16,
+            "lora_alpha": 32.0,
+            "learning_rate": 2e-5,
+            "steps": 300,
+            "loss_type": "rloo",
+            "scale_rewards": "none",
+            "group_size": 4,
+            "batch_size": 128,
+            "microbatch_size": 16,
+            "rollout_chunk": 64,
+            "max_new_tokens": 512,
+            "kl_coef": 0.05,
+            "warmup_share": 0.03,
+            "eval_prompts": 64,
+        },
+        # GSPO as in its paper: several updates of a batch, narrow clipping, no divergence.
+        "gspo": {
+            "lora_rank": 16,
+            "lora_alpha": 32.0,
+            "learning_rate": 2e-5,
+            "steps": 300,
+            "loss_type": "grpo",
+            "importance_sampling_level": "sequence",
+            "clip": 3e-4,
+            "clip_high": 4e-4,
+            "update_epochs": 4,
+            "kl_coef": 0.0,
+            "force_zero_kl": True,
+            "group_size": 8,
+            "batch_size": 128,
+            "microbatch_size": 16,
+            "rollout_chunk": 64,
+            "max_new_tokens": 512,
+            "warmup_share": 0.03,
+            "eval_every": 20,
+            "save_every": 40,
+            "eval_prompts": 64,
+        },
         # Verifiers cannot be fooled as models can: a cheap divergence, larger groups, and answers
         # cut by the limit teach nothing.
         "verifier": {
@@ -486,6 +597,17 @@ PURPOSES: dict[str, dict[str, str]] = {
         "steps, one pass.",
         "lora": "Adapters on a model that does not fit beside its reference, 1–8 B parameters; "
         "switched off they are the reference.",
+        "simpo": "SimPO (experimental): all weights of an SFT model, no reference asked while "
+        "training; set the step size with care, it unlearns fast.",
+        "orpo": "ORPO (experimental): all weights of a pretrained or lightly tuned model; imitates "
+        "the chosen answers and pushes the rejected ones away at once.",
+    },
+    "kto": {
+        "demo": "Minutes on two processor cores, on the model of the SFT demo.",
+        "pretrained": "All weights of an SFT model that fits beside its frozen reference: small "
+        "steps, one pass.",
+        "lora": "Adapters on a model that does not fit beside its reference, 1–8 B parameters; "
+        "switched off they are the reference.",
     },
     "ppo": {
         "demo": "Minutes on two processor cores, on the model of the SFT demo.",
@@ -501,6 +623,10 @@ PURPOSES: dict[str, dict[str, str]] = {
         "small": "All weights of a model that fits with its optimizer and a frozen copy of itself.",
         "lora": "Adapters on a model of 1–8 B parameters on one GPU of 40–80 GB, against a reward "
         "model: the reference is the same model with its adapters off.",
+        "rloo": "RLOO (REINFORCE leave-one-out): adapters on a model of 1–8 B parameters against a "
+        "reward model; rewards as they are, less the KL penalty.",
+        "gspo": "GSPO with adapters on a model of 1–8 B parameters: ratios of whole answers, four "
+        "updates of a batch; for long answers and mixtures of experts.",
         "verifier": "Adapters on a model of 1–8 B parameters, rewarded by checking a number in a "
         "box: set the reward to the verifier of your task.",
     },

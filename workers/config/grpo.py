@@ -108,8 +108,18 @@ class GRPOSettings(OptimisedSettings):
         "dapo",
         "How tokens are weighed. dapo: every token of the step alike; grpo: every answer alike, "
         "which prefers short right and long wrong answers; dr_grpo: tokens over the longest "
-        "possible answer; bnpo: as dapo, within a forward pass.",
-        choices=("dapo", "grpo", "dr_grpo", "bnpo"),
+        "possible answer; bnpo: as dapo, within a forward pass. rloo is REINFORCE leave-one-out: "
+        "an answer against the mean of the others of its group, the ratio of the whole answer, and "
+        "kl_coef per sequence, taken off the reward; set scale_rewards to none with it.",
+        choices=("dapo", "grpo", "dr_grpo", "bnpo", "rloo"),
+        section=Section.UPDATE,
+    )
+    importance_sampling_level: str = option(
+        "token",
+        "What is compared with the policy that drew, and clipped. token: each token; sequence: the "
+        "mean of an answer's log-ratios, which is GSPO: steadier with long answers and experts, "
+        "with `clip` a hundred times smaller (preset gspo). No difference with update_epochs 1.",
+        choices=("token", "sequence"),
         section=Section.UPDATE,
     )
     learning_rate: float = option(
@@ -173,6 +183,14 @@ class GRPOSettings(OptimisedSettings):
                     f"{name}: must be a multiple of update_epochs, {self.update_epochs}: only "
                     "between batches of answers can a run be resumed exactly"
                 )
+        if self.loss_type == "rloo":
+            if self.importance_sampling_level != "token":
+                errors.append(
+                    "importance_sampling_level: rloo compares whole answers by itself, by the sum "
+                    "of their log-ratios; leave it at token"
+                )
+            if self.entropy_coef:
+                errors.append("entropy_coef: rloo has no entropy bonus; leave it at 0")
         if self.verifier is not None:
             errors += [
                 text.replace("reward", "verifier", 1) for text in reward_errors(self.verifier)

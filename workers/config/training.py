@@ -1,4 +1,4 @@
-"""Settings of the trainings on fixed rows: `sft`, `reward` and `dpo`."""
+"""Settings of the trainings on fixed rows: `sft`, `reward`, `dpo` and `kto`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -119,7 +119,7 @@ class TrainingSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptedSettings(TrainingSettings):
-    """`sft` and `dpo`."""
+    """`sft`, `dpo` and `kto`."""
 
     lora_rank: int = option(
         0,
@@ -439,25 +439,47 @@ _BY_PAIR = (
 )
 _BY_STEP = ("aot", "aot_unpaired")
 _SMOOTHED = ("robust", "exo_pair", *_BY_STEP)
+REFERENCE_FREE = ("simpo", "orpo")  # of TRL's experimental trainers
+
+
+# Settings of `dpo` and `kto`, whose policy is held to a reference.
 
 
 @dataclass(frozen=True, kw_only=True)
-class DPOSettings(AdaptedSettings):
+class SampledSettings(AdaptedSettings):
+    """What is sampled while a policy learns from fixed rows."""
+
+    sample_prompts: int = option(
+        16,
+        "Held-out prompts answered at each evaluation, for the KL and for people to read.",
+        unit="prompts",
+        minimum=1,
+        section=Section.BOOKKEEPING,
+    )
+    sample_max_new_tokens: int = option(
+        64, "Longest sampled answer.", unit="tokens", minimum=1, section=Section.BOOKKEEPING
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DPOSettings(SampledSettings):
     """Direct preference optimisation, against the SFT model as the reference."""
 
     beta: float = option(
         0.1,
         "How strongly the policy is held to the reference; 0.01–0.5. Raise it when the KL runs "
-        "away, lower it when nothing moves. With ipo it is τ.",
+        "away, lower it when nothing moves. With ipo it is τ; with simpo the scale of the margin, "
+        "2–10; with orpo the weight λ of the odds ratio, about 0.1.",
         above=0.0,
         section=Section.REFERENCE,
         main=True,
     )
     loss_type: str = option(
         "sigmoid",
-        "TRL's loss: sigmoid is DPO, ipo does not overfit sure labels, robust expects flips. What "
-        "each of them is for is in docs/dpo.md.",
-        choices=_BY_PAIR + _BY_STEP,
+        "TRL's loss: sigmoid is DPO, ipo does not overfit sure labels, robust expects flips. simpo "
+        "and orpo ask no reference while training; they are experimental in TRL, and may change. "
+        "What each of them is for is in docs/dpo.md.",
+        choices=_BY_PAIR + _BY_STEP + REFERENCE_FREE,
         section=Section.REFERENCE,
         main=True,
     )
@@ -483,22 +505,19 @@ class DPOSettings(AdaptedSettings):
         above=0.0,
         section=Section.REFERENCE,
     )
+    simpo_gamma: float | None = option(
+        None,
+        "Margin of simpo, in the units of beta × nats per token; 0.3–1.6 with a beta of 2–2.5. "
+        "Unset: 0.5. Experimental; other losses have none.",
+        minimum=0.0,
+        section=Section.REFERENCE,
+    )
     precompute_reference: bool = option(
         False,
         "Ask the reference about all pairs once, before training, instead of at every step. Set it "
         "for more than one epoch, or where an accelerator has no room for the reference; not where "
         "max_seconds or max_steps ends the run long before its pairs.",
         section=Section.REFERENCE,
-    )
-    sample_prompts: int = option(
-        16,
-        "Held-out prompts answered at each evaluation, for the KL and for people to read.",
-        unit="prompts",
-        minimum=1,
-        section=Section.BOOKKEEPING,
-    )
-    sample_max_new_tokens: int = option(
-        64, "Longest sampled answer.", unit="tokens", minimum=1, section=Section.BOOKKEEPING
     )
 
     def check(self) -> list[str]:
@@ -509,6 +528,17 @@ class DPOSettings(AdaptedSettings):
             errors.append(
                 f"label_smoothing: {self.loss_type} has none; one of {', '.join(_SMOOTHED)} does"
             )
+        if self.simpo_gamma is not None and self.loss_type != "simpo":
+            errors.append(f"simpo_gamma: {self.loss_type} has none; simpo does")
+        if self.precompute_reference and self.loss_type in REFERENCE_FREE:
+            errors.append(
+                f"precompute_reference: {self.loss_type} asks no reference while it trains"
+            )
+        if self.sft_weight and self.loss_type == "orpo":
+            errors.append(
+                "sft_weight: orpo adds the chosen answers' own loss by itself; leave it at 0, and "
+                "change beta, the weight of the odds ratio beside it"
+            )
         if self.loss_type in _BY_STEP and (
             self.max_tokens_per_batch or self.gradient_accumulation > 1
         ):
@@ -517,3 +547,48 @@ class DPOSettings(AdaptedSettings):
                 "split (max_tokens_per_batch, gradient_accumulation)"
             )
         return errors
+
+
+@dataclass(frozen=True, kw_only=True)
+class KTOSettings(SampledSettings):
+    """Kahneman–Tversky optimisation: single answers, each desirable or not, against the SFT model
+    as the reference."""
+
+    beta: float = option(
+        0.1,
+        "How strongly the policy is held to the reference; 0.01–0.5. Raise it when the KL runs "
+        "away, lower it when nothing moves.",
+        above=0.0,
+        section=Section.REFERENCE,
+        main=True,
+    )
+    loss_type: str = option(
+        "kto",
+        "TRL's loss: kto measures each answer from the policy's mean divergence; apo_zero_unpaired "
+        "from none, so desirable answers go up wherever they stand.",
+        choices=("kto", "apo_zero_unpaired"),
+        section=Section.REFERENCE,
+        main=True,
+    )
+    desirable_weight: float | None = option(
+        None,
+        "Weight of a desirable answer's loss. Unset: what makes both labels count the same in sum, "
+        "whatever their numbers.",
+        above=0.0,
+        section=Section.REFERENCE,
+    )
+    undesirable_weight: float = option(
+        1.0,
+        "Weight of an undesirable answer's loss. Over 1 where avoiding bad answers matters more "
+        "than giving good ones; the unset desirable_weight follows it, so set both then.",
+        above=0.0,
+        section=Section.REFERENCE,
+    )
+
+    def check(self) -> list[str]:
+        if self.loss_type == "kto" and self.batch_size < 2:
+            return [
+                "batch_size: kto reads each answer behind another prompt of its step too, so a "
+                "step needs at least 2 answers"
+            ]
+        return []

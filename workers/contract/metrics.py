@@ -131,7 +131,7 @@ METRICS = (
         "Margin of implicit rewards",
         "nats × β",
         TRAINING,
-        about="What DPO widens.",
+        about="What DPO and KTO widen.",
         leads=True,
     ),
     Metric(
@@ -179,6 +179,13 @@ METRICS = (
     ),
     Metric("epoch", "Passes over the data", "passes", TRAINING),
     Metric("entropy", "Entropy of the model", "nats per token", TRAINING),
+    Metric(
+        "kto/kl",
+        "KL that KTO measures answers from (z₀)",
+        "nats per sequence",
+        TRAINING,
+        about="On answers behind prompts that they do not belong to.",
+    ),
     Metric("margin", "Margin of chosen over rejected", "raw score", TRAINING),
     Metric("mean_reward", "Mean score", "raw score", TRAINING),
     Metric("rewards/chosen", "Implicit reward of chosen", "nats × β", TRAINING),
@@ -443,6 +450,7 @@ METRICS = (
         EVALUATION,
     ),
     Metric("report/<split>/margin", "Margin on a whole split", "raw score", EVALUATION),
+    Metric("eval/kto/kl", "Held-out KL that KTO measures from", "nats per sequence", EVALUATION),
     Metric("eval/rewards/chosen", "Held-out implicit reward of chosen", "nats × β", EVALUATION),
     Metric("eval/rewards/rejected", "Held-out implicit reward of rejected", "nats × β", EVALUATION),
     Metric("eval/rewards/margins", "Held-out margin of implicit rewards", "nats × β", EVALUATION),
@@ -640,6 +648,11 @@ HEADLINES: dict[str, tuple[Headline, ...]] = {
     "dpo": (
         Headline(("eval/rewards/accuracies",), "Held-out accuracy", "share of pairs"),
         Headline(("eval/rewards/margins", "rewards/margins"), "Margin"),
+        _KL,
+    ),
+    "kto": (
+        Headline(("eval/rewards/margins", "rewards/margins"), "Margin"),
+        Headline(("eval/loss",), "Held-out loss", "0–1 × weight"),
         _KL,
     ),
     "ppo": (

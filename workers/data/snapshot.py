@@ -61,6 +61,16 @@ class Demonstration:
 
 
 @dataclass(frozen=True, slots=True)
+class JudgedAnswer:
+    """One answer by itself, and whether it is `desirable`."""
+
+    prompt: Messages
+    response: str
+    desirable: bool
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class Prompt:
     """Something to answer."""
 
@@ -81,6 +91,12 @@ def read_preferences(folder: Path, split: str = TRAIN) -> list[Preference]:
 
 def read_demonstrations(folder: Path, split: str = TRAIN) -> list[Demonstration]:
     return [_demonstration(row, where) for row, where in _rows(folder, split)]
+
+
+def read_judged_answers(folder: Path, split: str = TRAIN) -> list[JudgedAnswer]:
+    """Single answers, or both answers of each pair: the chosen one desirable, the rejected one not.
+    The ties of a snapshot with soft labels say neither, and give none."""
+    return [answer for row, where in _rows(folder, split) for answer in _judged(row, where)]
 
 
 def read_prompts(folder: Path, split: str = TRAIN) -> list[Prompt]:
@@ -198,6 +214,28 @@ def _preference(row: dict[str, Any], where: str) -> Preference:
         chosen_side=_side(row, where),
         strength=_strength(row, where),
     )
+
+
+def _judged(row: dict[str, Any], where: str) -> list[JudgedAnswer]:
+    if "chosen" in row:
+        pair = _preference(row, where)
+        if row.get("label_probability") == 0.5:
+            return []
+        return [
+            JudgedAnswer(pair.prompt, text, desirable, pair.weight)
+            for text, desirable in ((pair.chosen, True), (pair.rejected, False))
+        ]
+    label = row.get("label")
+    if not isinstance(label, bool):
+        raise _bad(where, f"field 'label' must be true or false, not {label!r}")
+    return [
+        JudgedAnswer(
+            prompt=_messages(row, "prompt", where, last="user"),
+            response=_messages(row, "completion", where, last="assistant")[-1]["content"],
+            desirable=label,
+            weight=_share(row, "weight", where, most=1e6),
+        )
+    ]
 
 
 def _answer(row: dict[str, Any]) -> str:

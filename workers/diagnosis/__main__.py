@@ -16,7 +16,7 @@ from workers.rules.diagnosis import Finding
 from workers.rules.experiments import next_experiments
 from workers.rules.rule import STAGES
 
-KINDS = ("ppo", "grpo", "dpo", "sft", "reward")
+KINDS = ("ppo", "grpo", "dpo", "kto", "sft", "reward")
 MOST_CHECKS = 5000
 FOUND, UNREADABLE = 1, 2
 

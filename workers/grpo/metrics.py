@@ -152,7 +152,9 @@ def _asked(
     return scores
 
 
-def group_advantages(rewards: Tensor, fees: Tensor, silent: Tensor, *, scale: str) -> Tensor:
+def group_advantages(
+    rewards: Tensor, fees: Tensor, silent: Tensor, *, scale: str, leave_one_out: bool = False
+) -> Tensor:
     """Distances to the mean of the group: rewards [P·G], groups one after another -> [P·G].
 
     NaN is a reward that was withheld: it counts in no mean, and its advantage is 0. So is that of
@@ -161,6 +163,8 @@ def group_advantages(rewards: Tensor, fees: Tensor, silent: Tensor, *, scale: st
     "group", of the "batch" or not at all ("none"), plus 1e-4. fees [P·G], in these deviations (the
     batch's where nothing is divided), are taken off afterwards, less their group's mean.
     Source: Shao et al. 2024 (DeepSeekMath), section 4.1; "none": Liu et al. 2025 (Dr. GRPO).
+    `leave_one_out`: the distance to the mean of the n − 1 others that count, which is n / (n − 1)
+    times that to the mean of all n. Source: Ahmadian et al. 2024 (RLOO), equation 7.
     """
     groups = rewards.view(len(silent), -1)
     found = groups - groups.nanmean(1, keepdim=True)
@@ -173,6 +177,9 @@ def group_advantages(rewards: Tensor, fees: Tensor, silent: Tensor, *, scale: st
     else:
         fees = fees * of_batch
     found = found - (fees - fees.nanmean(1, keepdim=True))
+    if leave_one_out:
+        counted = (~groups.isnan()).sum(1, keepdim=True)
+        found = found * counted / (counted - 1)  # of a single one 0 · ∞, which is 0 below
     found = found.nan_to_num(nan=0.0)
     return found.masked_fill(silent.unsqueeze(1), 0.0).flatten()
 
@@ -272,13 +279,14 @@ class UpdateSums:
         advantages: Tensor,
         mask: Tensor,
         *,
+        log_ratio: Tensor,
         fresh: bool,
     ) -> None:
-        """logprobs, old, ref, entropy, mask [B, R], advantages [B]; fresh: the policy is still the
-        one that drew the answers."""
+        """logprobs, old, ref, entropy, mask [B, R], advantages [B], log_ratio [B, R] of what the
+        loss clips; fresh: the policy is still the one that drew the answers."""
         if not mask.any():
             return
-        ratio = torch.where(mask.bool(), (logprobs - old).exp(), torch.ones_like(logprobs))
+        ratio = torch.where(mask.bool(), log_ratio.exp(), torch.ones_like(logprobs))
         push = advantages.unsqueeze(1)
         outside = ((ratio < 1 - self.clip_low) & (push < 0)) | (
             (ratio > 1 + self.clip_high) & (push > 0)

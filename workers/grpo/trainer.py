@@ -1,4 +1,4 @@
-"""TRL's GRPO trainer with our answers, our forward pass, our reference and our evaluation.
+"""TRL's GRPO and RLOO trainers with our answers, forward pass, reference and evaluation.
 
 The loss is that of TRL's `compute_loss`, which is handed what our forward pass says where it would
 call the model. What else TRL 1.16 would do, and why not:
@@ -25,8 +25,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from trl import GRPOTrainer
+from trl import GRPOTrainer, RLOOTrainer
 
+from measures.groups import silent_groups
 from workers import ranks
 from workers.behaviour import Watch
 from workers.config.grpo import GRPOSettings
@@ -34,6 +35,7 @@ from workers.data.batches import encode_prompt, pad_left, pad_right
 from workers.data.snapshot import Messages
 from workers.grpo.metrics import (
     GroupReward,
+    Judged,
     MetricValues,
     UpdateSums,
     answer_metrics,
@@ -46,12 +48,13 @@ from workers.models.forward import LOGITS_CHUNK, Reference, score_responses
 from workers.models.loading import stop_ids
 from workers.models.lora import body_of
 from workers.ppo.evaluation import Baseline
+from workers.rl.masked import masked_sum
 from workers.rollouts.drawing import PromptOrder
 from workers.rollouts.local import Sampling, derive_seed, generate
 from workers.trainers.trainer_bridge import BelowTRL, OverTRL, alone
 
 if TYPE_CHECKING:
-    from trl import GRPOConfig
+    from trl import GRPOConfig, RLOOConfig
 
 # A group-relative step on several ranks: each draws its share of the answers, all hold the batch.
 #
@@ -108,10 +111,12 @@ class Seen:
 NAMES = ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask")  # TRL's
 
 
-class Trainer(OverTRL, GRPOTrainer, BelowTRL):
-    """`evaluation` answers the fixed prompts and returns metrics named eval_…."""
+class GroupTrainer(OverTRL):
+    """What does not depend on the loss. `evaluation` answers the fixed prompts and returns metrics
+    named eval_…."""
 
-    args: "GRPOConfig"
+    args: "GRPOConfig | RLOOConfig"
+    temperature: float
     train_dataset: Any
     eval_dataset: Any
     processing_class: Any
@@ -135,8 +140,6 @@ class Trainer(OverTRL, GRPOTrainer, BelowTRL):
         self.watch = watch
         self.policy = body_of(self.model)
         self.reference = reference
-        # TRL was told β = 0, for else it would have made a reference of its own.
-        self.beta = settings.kl_coef
         self.ends = list(stop_ids(self.policy, self.processing_class))
         self.reward: GroupReward = self.reward_funcs[0]
         self.order = PromptOrder(len(self.train_dataset), seed=self.args.seed)
@@ -247,26 +250,46 @@ class Trainer(OverTRL, GRPOTrainer, BelowTRL):
         )
         found["ref_per_token_logps"] = self.reference_logprobs(sequences)
         fresh = self.state.global_step == 0 and not self.settings.reference_differs
-        if self.settings.update_epochs > 1 or fresh:
+        if self.settings.update_epochs > 1 or fresh or self.prices_answers:
             found["old_per_token_logps"] = self.policy_logprobs(sequences)
         if fresh and mask.any():
             invariants.check_kl_at_start(
                 found["old_per_token_logps"], found["ref_per_token_logps"], mask
             )
+        values = torch.tensor([torch.nan if r is None else r for r in rewards], device=device)
+        found["advantages"] = self.advantages(values, judged, found)
         if self.settings.update_epochs == 1:
             found.pop("old_per_token_logps", None)  # the policy that learns is the one that drew
-        found["advantages"] = group_advantages(
-            torch.tensor([torch.nan if r is None else r for r in rewards], device=device),
-            torch.tensor(judged.fees, device=device),
-            torch.from_numpy(judged.silent(self.settings.group_size)).to(device),
-            scale=self.settings.scale_rewards,
-        )
         found["num_items_in_batch"] = mask.sum()
         self.drawn.append(
             answer_metrics(judged, self.settings.group_size, ids, mask, self.baseline)
             | self.watch.look(judged.texts, judged.scores.values, judged.lengths)
         )
         return found
+
+    # --- what the losses differ in ---
+
+    @property
+    def prices_answers(self) -> bool:
+        """Whether the divergence of an answer is taken off its reward."""
+        return False
+
+    def advantages(self, rewards: Tensor, judged: Judged, drawn: Mapping[str, Tensor]) -> Tensor:
+        """[B] of rewards [B], NaN where one was withheld."""
+        return group_advantages(
+            rewards,
+            torch.tensor(judged.fees, device=rewards.device),
+            torch.from_numpy(judged.silent(self.settings.group_size)).to(rewards.device),
+            scale=self.settings.scale_rewards,
+        )
+
+    def log_ratio(self, logprobs: Tensor, old: Tensor, mask: Tensor) -> Tensor:
+        """Of the policy to the one that drew, as the loss clips it: [B, R] or [B, 1], nats."""
+        raise NotImplementedError
+
+    def trl_loss(self, seen: Seen, inputs: dict[str, Any], rows: float, tokens: float) -> Tensor:
+        """TRL's loss of a part on this rank's share of its `rows` and `tokens`."""
+        raise NotImplementedError
 
     # --- the forward pass ---
 
@@ -310,7 +333,7 @@ class Trainer(OverTRL, GRPOTrainer, BelowTRL):
                 inputs["completion_mask"],
                 temperature=self.temperature,
                 with_entropy=True,
-                entropy_gradient=self.entropy_coef != 0,
+                entropy_gradient=self.settings.entropy_coef != 0,
                 logits_chunk=None if split else LOGITS_CHUNK,
             )
         assert outputs.entropy is not None  # noqa: S101 — it was asked for
@@ -369,21 +392,12 @@ class Trainer(OverTRL, GRPOTrainer, BelowTRL):
     ) -> Tensor:
         """This rank's share of a part's share of the step's loss, by TRL's formula."""
         inputs, rows, tokens = own_rows(inputs)
-        by = {"dapo": float(rows > 0), "bnpo": tokens}.get(self.loss_type, rows)
-        parts = self.settings.gradient_accumulation
-        over_parts = 1 if self.loss_type == "dapo" else parts  # its sum is over the step's tokens
-        coef = self.entropy_coef
-        # The bonus is a mean over tokens.
-        self.entropy_coef = coef * tokens / by * over_parts / parts if by else 0.0
         self.seen = seen = self.look(model, inputs)
-        try:
-            with alone(self):
-                loss = super().compute_loss(lambda **_: seen, inputs)
-        finally:
-            self.entropy_coef = coef
+        with alone(self):
+            loss = self.trl_loss(seen, inputs, rows, tokens)
         if rows:
             self.note(inputs, seen)
-        return loss * (by / over_parts)
+        return loss
 
     def note(self, inputs: Mapping[str, Tensor], seen: Seen) -> None:
         """What a forward pass says about the update; breaks the run where its first step is not
@@ -396,7 +410,16 @@ class Trainer(OverTRL, GRPOTrainer, BelowTRL):
             invariants.check_first_ratio(logprobs, old, mask)
         teaching = (inputs["advantages"] != 0) & mask.bool().any(1)
         self.teaches = self.teaches or bool(teaching.any())
-        self.sums.add(logprobs, old, ref, entropy, inputs["advantages"], mask, fresh=fresh)
+        self.sums.add(
+            logprobs,
+            old,
+            ref,
+            entropy,
+            inputs["advantages"],
+            mask,
+            log_ratio=self.log_ratio(logprobs, old, mask).expand_as(mask),
+            fresh=fresh,
+        )
 
     # --- metrics ---
 
@@ -451,3 +474,70 @@ class Trainer(OverTRL, GRPOTrainer, BelowTRL):
     def save_model(self, output_dir: str | None = None, *args: Any, **kwargs: Any) -> None:
         self.reference.check()  # by all ranks, over which its weights may be split
         super().save_model(output_dir, *args, **kwargs)
+
+
+class Trainer(GroupTrainer, GRPOTrainer, BelowTRL):
+    """GRPO, and GSPO where ratios are those of whole answers."""
+
+    def __init__(self, *, settings: GRPOSettings, **kwargs: Any) -> None:
+        super().__init__(settings=settings, **kwargs)
+        # TRL was told β = 0, for else it would have made a reference of its own.
+        self.beta = settings.kl_coef
+
+    def log_ratio(self, logprobs: Tensor, old: Tensor, mask: Tensor) -> Tensor:
+        if self.importance_sampling_level == "token":
+            return logprobs - old
+        return masked_sum(logprobs - old, mask, 1).unsqueeze(1) / mask.sum(1, True).clamp(min=1)
+
+    def trl_loss(self, seen: Seen, inputs: dict[str, Any], rows: float, tokens: float) -> Tensor:
+        by = {"dapo": float(rows > 0), "bnpo": tokens}.get(self.loss_type, rows)
+        parts = self.settings.gradient_accumulation
+        over_parts = 1 if self.loss_type == "dapo" else parts  # its sum is over the step's tokens
+        coef = self.entropy_coef
+        # The bonus is a mean over tokens.
+        self.entropy_coef = coef * tokens / by * over_parts / parts if by else 0.0
+        try:
+            loss: Tensor = GRPOTrainer.compute_loss(self, lambda **_: seen, inputs)
+        finally:
+            self.entropy_coef = coef
+        return loss * (by / over_parts)
+
+
+class LeaveOneOutTrainer(GroupTrainer, RLOOTrainer, BelowTRL):
+    """REINFORCE leave-one-out. The divergence from the reference, summed over an answer, is taken
+    off its reward, and the ratio is that of the whole answer.
+
+    Source: Ahmadian et al. 2024 (RLOO), equations 7 and 8. TRL's loss; its advantages are made by
+    `group_advantages`, which differ where they are scaled: by the rewards' deviation, not by that
+    of the advantages.
+    """
+
+    @property
+    def prices_answers(self) -> bool:
+        return self.settings.kl_coef > 0
+
+    def advantages(self, rewards: Tensor, judged: Judged, drawn: Mapping[str, Tensor]) -> Tensor:
+        silent, size = judged.silent(self.settings.group_size), self.settings.group_size
+        if self.prices_answers:
+            nats = drawn["old_per_token_logps"] - drawn["ref_per_token_logps"]
+            cost = self.settings.kl_coef * masked_sum(nats, drawn["completion_mask"], 1)
+            rewards = rewards - cost
+            counts = judged.grouped(judged.counts, size)
+            priced = rewards.nan_to_num().view(-1, size).cpu().numpy()
+            silent &= silent_groups(priced, counts)
+        return group_advantages(
+            rewards,
+            torch.tensor(judged.fees, device=rewards.device),
+            torch.from_numpy(silent).to(rewards.device),
+            scale=self.settings.scale_rewards,
+            leave_one_out=True,
+        )
+
+    def log_ratio(self, logprobs: Tensor, old: Tensor, mask: Tensor) -> Tensor:
+        return masked_sum(logprobs - old, mask, 1).unsqueeze(1)
+
+    def trl_loss(self, seen: Seen, inputs: dict[str, Any], rows: float, tokens: float) -> Tensor:
+        old = inputs.get("old_per_token_logps", seen.log_probs.detach())
+        read = inputs | {"old_logps": masked_sum(old, inputs["completion_mask"], 1)}
+        loss: Tensor = RLOOTrainer.compute_loss(self, lambda **_: seen, read)
+        return loss * (rows / self.settings.gradient_accumulation)

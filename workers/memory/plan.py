@@ -317,10 +317,10 @@ def plan_for(
     longest_prompt: int | None = None,
     longest_row: int | None = None,
 ) -> Plan | None:
-    """The plan of a ppo, grpo, dpo or sft run; None where no input names a model's configuration
-    (a model that is built, or comes from a hub), or its architecture cannot be read without its
-    data. `longest_prompt` (of prompts) and `longest_row`
-    (of pairs or demonstrations): tokens, where they are known and under the settings' limit."""
+    """The plan of a ppo, grpo, dpo, kto or sft run; None where no input names a model's
+    configuration (a model that is built, or comes from a hub), or its architecture cannot be read
+    without its data. `longest_prompt` (of prompts) and `longest_row` (of pairs, single answers or
+    demonstrations): tokens, where they are known and under the settings' limit."""
     folder = _start(context)
     if folder is None:
         return None
@@ -429,7 +429,7 @@ def _rolling(plan: Plan, settings: Any, longest_prompt: int | None) -> Plan:
 
 
 def _reading(plan: Plan, kind: str, settings: Any, longest_row: int | None) -> Plan:
-    """SFT and DPO: rows are read; of pairs both answers count, each behind its prompt."""
+    """SFT, DPO and KTO: rows are read; of pairs both answers count, each behind its prompt."""
     rows = max(1, settings.batch_size // getattr(settings, "gradient_accumulation", 1))
     rows *= 2 if kind == "dpo" else 1
     length = min(settings.max_length, longest_row or settings.max_length)
@@ -456,7 +456,7 @@ def _first(settings: Any, *names: str, default: int) -> int:
 def _needs_reference(kind: str, settings: Any) -> bool:
     if kind == "grpo":
         return _price(settings) > 0
-    return kind == "ppo" or (kind == "dpo" and not getattr(settings, "precompute_reference", False))
+    return kind in ("ppo", "dpo", "kto") and not getattr(settings, "precompute_reference", False)
 
 
 def _price(settings: Any) -> float:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,10 +18,12 @@ from workers.data.batches import Encoded
 from workers.data.snapshot import (
     TRAIN,
     Demonstration,
+    JudgedAnswer,
     Messages,
     Preference,
     evaluation_splits,
     read_demonstrations,
+    read_judged_answers,
     read_preferences,
 )
 from workers.preflight.findings import BLOCK, OK, UNKNOWN, WARN, Fault, Finding, plain_json
@@ -62,10 +64,45 @@ def preference_rows(rows: Sequence[Preference]) -> Finding:
     )
 
 
+def answer_rows(rows: Sequence[JudgedAnswer]) -> Finding:
+    """Single answers: empty ones, the same more than once, and the same answer under both labels;
+    blocks where all have one label, from which KTO learns no difference."""
+    judged = {True: set[str](), False: set[str]()}
+    for row in rows:
+        judged[row.desirable].add(normalise(f"{_asked(row.prompt)}\0{row.response}"))
+    desirable = sum(row.desirable for row in rows)
+    if rows and desirable in (0, len(rows)):
+        label = "desirable" if desirable else "undesirable"
+        return Finding(
+            level=BLOCK,
+            check="data",
+            message=f"All {len(rows):,} answers are {label}: KTO learns from the difference "
+            "between desirable and undesirable ones. Add the other label"
+            + (", or imitate them in an SFT run." if desirable else "."),
+            figures={"n": len(rows), "desirable": desirable},
+            fault=Fault.DATA,
+        )
+    whole = [f"{row.desirable}\0{_asked(row.prompt)}\0{row.response}" for row in rows]
+    found = _rows(
+        "answer",
+        len(rows),
+        {
+            "empty": _empty([row.response for row in rows]),
+            "repeated": _repeated(whole),
+            "contradicting": len(judged[True] & judged[False]),
+        },
+    )
+    return replace(found, figures={**found.figures, "desirable": desirable})
+
+
 WORDS = {
     "empty": ("hold an empty text", "Leave them out when freezing: an empty answer is learned."),
     "alike": ("hold the same answer twice", "They say nothing of a preference: leave them out."),
     "repeated": ("stand there more than once", "They count double: freeze without duplicates."),
+    "contradicting": (
+        "are desirable in one row and undesirable in another",
+        "They teach nothing: decide them, or leave them out.",
+    ),
 }
 
 
@@ -312,7 +349,7 @@ def _counted(known: Sequence[str], asked: Sequence[str]) -> tuple[int, int, int]
 COUNTED = 32  # rows whose tokens are counted
 TEMPLATE_TOKENS = 32
 
-Row = TypeVar("Row", Preference, Demonstration)
+Row = TypeVar("Row", Preference, Demonstration, JudgedAnswer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,17 +358,20 @@ class Material:
 
     preferences: list[Preference] = field(default_factory=list)
     demonstrations: list[Demonstration] = field(default_factory=list)
+    answers: list[JudgedAnswer] = field(default_factory=list)
     held_out: list[Messages] = field(default_factory=list)
 
     def replaced(
         self,
         preferences: Sequence[Preference] | None,
         demonstrations: Sequence[Demonstration] | None,
+        answers: Sequence[JudgedAnswer] | None,
     ) -> "Material":
         """With the rows that a recipe has at hand, where it gives any."""
         return Material(
             self.preferences if preferences is None else list(preferences),
             self.demonstrations if demonstrations is None else list(demonstrations),
+            self.answers if answers is None else list(answers),
             self.held_out,
         )
 
@@ -344,6 +384,7 @@ class Material:
             for answer in (row.chosen, row.rejected)
         ]
         texts += [(row.prompt, row.response) for row in self.demonstrations]
+        texts += [(row.prompt, row.response) for row in self.answers]
         whole = ["\n".join([*(m["content"] for m in prompt), text]) for prompt, text in texts]
         most = sorted(whole, key=len, reverse=True)[:COUNTED]
         if not most:
@@ -373,6 +414,10 @@ def material_of(context: RunContext, *, trained_on: bool) -> Material:
                 answers, held_out = _both(folder, read_demonstrations)
                 found.demonstrations.extend(answers)
                 found.held_out.extend(row.prompt for row in held_out)
+            elif "completion" in names:
+                judged, others = _both(folder, read_judged_answers)
+                found.answers.extend(judged)
+                found.held_out.extend(row.prompt for row in others)
         except RecipeError:
             continue
     return found

@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerBase
 
 from workers.contract.events import Fault
 from workers.data.batches import Encoded
-from workers.data.snapshot import Demonstration, Messages, Preference
+from workers.data.snapshot import Demonstration, JudgedAnswer, Messages, Preference
 from workers.rewards.source import RewardSource
 
 if TYPE_CHECKING:
@@ -179,4 +179,5 @@ class Parts:
     critic: Critic | None = None
     demonstrations: Sequence[Demonstration] | None = None  # None: looked for among the inputs
     preferences: Sequence[Preference] | None = None  # None: looked for among the inputs
+    answers: Sequence[JudgedAnswer] | None = None  # None: looked for among the inputs
     ledger: "Ledger | None" = None  # None: made from the inputs

@@ -14,7 +14,7 @@ from workers.assess.scores import Scored, draw, pairs_of
 from workers.config import settings_for
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
-from workers.data.snapshot import Demonstration, Preference, evaluation_splits
+from workers.data.snapshot import Demonstration, JudgedAnswer, Preference, evaluation_splits
 from workers.memory.fitting import Room, layout_ledger, room
 from workers.memory.ledger import Ledger
 from workers.memory.plan import plan_for
@@ -22,6 +22,7 @@ from workers.memory.report import fits, message, tight, to_json
 from workers.preflight.critic import FixedRollout, critic_finding, fit_critic
 from workers.preflight.data import (
     Material,
+    answer_rows,
     demonstration_overlap,
     demonstration_rows,
     evaluation_overlap,
@@ -110,7 +111,7 @@ def run_preflight(context: RunContext, kind: str, settings: Any, parts: Parts) -
     """
     started = time.monotonic()
     material = material_of(context, trained_on=kind not in POLICIES)
-    material = material.replaced(parts.preferences, parts.demonstrations)
+    material = material.replaced(parts.preferences, parts.demonstrations, parts.answers)
     found = _ledger(context, kind, settings, parts, material)
     findings = [
         _configuration(kind),
@@ -206,9 +207,8 @@ def _data(
     """Rows, overlaps, and what needs answers: the reward and the critic."""
     preferences, demonstrations = material.preferences, material.demonstrations
     if kind not in POLICIES:
-        rows: Sequence[Preference | Demonstration] = preferences or demonstrations
-        yield preference_rows(preferences) if preferences else demonstration_rows(demonstrations)
-        noun = "pair" if preferences else "demonstration"
+        noun, rows, finding = _trained_on(material)
+        yield finding
         yield _lengths(settings, noun, max(0, len(rows) - parts.left_out), parts)
         if parts.example is not None:
             yield learnt_of(parts.example, parts.tokenizer, parts.changed_answers)
@@ -236,11 +236,23 @@ def _data(
     yield _lengths(settings, "prompt", len(parts.prompts), parts, unfinished=_unfinished(trial))
     if level is None:
         yield _unknown("reward", "Switched off (reward_check): nothing was answered or scored.")
-        yield kl_price(_price(settings), None)
+        yield _kl_price(settings, None)
     elif parts.reward is not None and trial is not None:
         yield from _reward(context, settings, parts, parts.reward, trial, preferences, level)
     else:
         yield _unknown("reward", "There are no answers to score, or nothing to score them.")
+
+
+def _trained_on(
+    material: Material,
+) -> tuple[str, Sequence[Preference | Demonstration | JudgedAnswer], Finding]:
+    """The rows of a run that learns from rows: what they are, they themselves, what is wrong."""
+    if material.answers:
+        return "answer", material.answers, answer_rows(material.answers)
+    if material.preferences:
+        return "pair", material.preferences, preference_rows(material.preferences)
+    rows = material.demonstrations
+    return "demonstration", rows, demonstration_rows(rows)
 
 
 def _reward(
@@ -273,11 +285,17 @@ def _reward(
         )
         pairs = pairs_of("preferences", rows, Scored(np.array(both.values)), replicates=1000)
         yield reward_and_people(pairs, level=level)
-    yield kl_price(_price(settings), float(np.std(drawn)) if len(drawn) > 1 else None)
+    yield _kl_price(settings, float(np.std(drawn)) if len(drawn) > 1 else None)
     if parts.critic is not None and trial.drawn:
         rollout, answers = _fixed(trial, drawn_scores[0])
         fit = fit_critic(parts.critic, rollout)
         yield critic_finding(fit, answers=answers)
+
+
+def _kl_price(settings: Any, reward_std: float | None) -> Finding:
+    """RLOO takes the divergence off the reward as it is."""
+    raw = getattr(settings, "loss_type", "") == "rloo"
+    return kl_price(_price(settings), reward_std, normalised=not raw)
 
 
 def _fixed(trial: Trial, scores: Sequence[float]) -> tuple[FixedRollout, int]:

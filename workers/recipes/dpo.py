@@ -9,19 +9,20 @@ for a policy that was changed in memory.
 
 import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from peft import PeftModel
-from transformers import set_seed
+from transformers import PreTrainedTokenizerBase, set_seed
 from trl import DPOConfig
 
-from workers.config.training import DPOSettings
+from workers.config.training import DPOSettings, SampledSettings
 from workers.context import RunContext
 from workers.data.snapshot import (
     TRAIN,
+    JudgedAnswer,
     Messages,
-    Preference,
     evaluation_splits,
     read_preferences,
     refuse_soft_labels,
@@ -62,24 +63,21 @@ CONFIG = DPOSettings
 def run(context: RunContext) -> dict[str, Any]:
     """Train, report samples, return the headline figures."""
     settings: DPOSettings = settings_of(context, "dpo")
-    set_seed(context.spec.seed)
+    start = begin(context, settings)
+    policy, reference, tokenizer = start.policy, start.reference, start.tokenizer
     folder = context.input_path("data")
-    start = context.input_path("sft")
-    tokenizer = load_tokenizer(start)
-    policy, reference = with_reference(load_causal(start), settings)
-    max_length = min(settings.max_length, readable_length(reference.model, tokenizer))
-
     splits = {s: read_preferences(folder, s) for s in (TRAIN, *evaluation_splits(folder))}
     refuse_soft_labels(splits[TRAIN], "DPO reads winners only; freeze one without ties")
-    _tell_unread(context, splits[TRAIN])
+    tell_unread(context, [row.weight for row in splits[TRAIN]], "pair")
     watched = {TRAIN: splits[TRAIN], "held_out": splits[validation_split(splits)]}
-    pairs = {name: encode_pairs(tokenizer, rows, max_length) for name, rows in watched.items()}
+    pairs = {name: encode_pairs(tokenizer, r, start.max_length) for name, r in watched.items()}
     check_batches(settings, len(pairs[TRAIN]))
-    looked = None
-    if context.spec.resume is None:
-        cut, dropped = _cut(pairs[TRAIN]), len(splits[TRAIN]) - len(pairs[TRAIN])
-        parts = Parts(tokenizer=tokenizer, policy=policy, left_out=dropped, cut=cut)
-        looked = context.look_before("dpo", settings, parts).summary()
+    rows = Rows(
+        trained=len(pairs[TRAIN]),
+        dropped=len(splits[TRAIN]) - len(pairs[TRAIN]),
+        cut=sum(pair.chosen.truncated or pair.rejected.truncated for pair in pairs[TRAIN]),
+    )
+    looked = look_before(context, "dpo", settings, start, rows)
     if settings.preflight:
         return {"step": 0, "preflight": looked}
     known = None
@@ -87,21 +85,10 @@ def run(context: RunContext) -> dict[str, Any]:
         known = _ask_reference(context, settings, reference, pairs, tokenizer.pad_token_id)
         pairs = known.joined(pairs)
 
-    reporter = Reporter(context, settings)
-    prompts = _distinct(watched["held_out"])
-    probe = Probe(
-        context,
-        settings,
-        policy,
-        reference,
-        tokenizer,
-        prompts,
-        max_length,
-        look=reporter.look,
-    )
+    reporter, probe = watchers(context, settings, start, [r.prompt for r in watched["held_out"]])
     trainer = PairTrainer(
         model=policy,
-        args=dpo_config(context, settings, max_length),
+        args=dpo_config(context, settings, start.max_length),
         settings=settings,
         train_pairs=pairs[TRAIN],
         eval_pairs=pairs["held_out"],
@@ -111,30 +98,111 @@ def run(context: RunContext) -> dict[str, Any]:
         precomputed=known,
         shares=Shares.of(context.spec.layout),
     )
+    return train_and_sum_up(context, trainer, start, rows, reporter, probe) | {
+        "preflight": looked,
+        "reference_precomputed": known is not None,
+        "held_out_accuracy": reporter.evaluated.get("eval/rewards/accuracies"),
+    }
+
+
+# What DPO and KTO share: how a training of a policy on fixed rows begins and ends.
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The policy to train, what it is held to, and how many tokens both read at most."""
+
+    policy: Any
+    reference: Reference
+    tokenizer: PreTrainedTokenizerBase
+    max_length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Numbers of training rows: those trained on, too long to be, and cut to fit."""
+
+    trained: int
+    dropped: int
+    cut: int
+
+
+def begin(context: RunContext, settings: SampledSettings) -> Start:
+    """The models of a run, seeded."""
+    set_seed(context.spec.seed)
+    folder = context.input_path("sft")
+    tokenizer = load_tokenizer(folder)
+    policy, reference = with_reference(load_causal(folder), settings)
+    max_length = min(settings.max_length, readable_length(reference.model, tokenizer))
+    return Start(policy, reference, tokenizer, max_length)
+
+
+def look_before(
+    context: RunContext,
+    kind: str,
+    settings: SampledSettings,
+    start: Start,
+    rows: Rows,
+    answers: Sequence[JudgedAnswer] | None = None,
+) -> dict[str, Any] | None:
+    """The summary of the preflight of a fresh run; None of a resumed one. `answers`: the training
+    rows, where they are single answers."""
+    if context.spec.resume is not None:
+        return None
+    parts = Parts(
+        tokenizer=start.tokenizer,
+        policy=start.policy,
+        left_out=rows.dropped,
+        cut=rows.cut,
+        answers=answers,
+    )
+    return context.look_before(kind, settings, parts).summary()
+
+
+def watchers(
+    context: RunContext, settings: SampledSettings, start: Start, held_out: Sequence[Messages]
+) -> tuple[Reporter, Probe]:
+    """The callbacks of a training: what reports it, and what answers the distinct prompts among
+    those `held_out`."""
+    reporter = Reporter(context, settings)
+    prompts = list({repr(prompt): prompt for prompt in held_out}.values())
+    probe = Probe(
+        context,
+        settings,
+        start.policy,
+        start.reference,
+        start.tokenizer,
+        prompts,
+        start.max_length,
+        look=reporter.look,
+    )
+    return reporter, probe
+
+
+def train_and_sum_up(
+    context: RunContext, trainer: Any, start: Start, rows: Rows, reporter: Reporter, probe: Probe
+) -> dict[str, Any]:
+    """Train, show answers beside the reference's own; the figures that every such run has."""
     probe.whole = trainer.whole
     train(context, trainer)
-    reference.check()
-
+    start.reference.check()
     step = trainer.state.global_step
     if context.stopped != "cancel":
         probe.show(step)
     return {
         "step": step,
-        "parameters": parameter_count(policy),
-        "trained_parameters": trained_parameter_count(policy),
-        "train_rows": len(pairs[TRAIN]),
-        "dropped_rows": len(splits[TRAIN]) - len(pairs[TRAIN]),
-        "truncated_share": _cut(pairs[TRAIN]) / len(pairs[TRAIN]),
-        "preflight": looked,
-        "reference_sha256": reference.sha256,
-        "reference_precomputed": known is not None,
+        "parameters": parameter_count(start.policy),
+        "trained_parameters": trained_parameter_count(start.policy),
+        "train_rows": rows.trained,
+        "dropped_rows": rows.dropped,
+        "truncated_share": rows.cut / rows.trained,
+        "reference_sha256": start.reference.sha256,
         "kl": probe.kl,
         "held_out_margin": reporter.evaluated.get("eval/rewards/margins"),
-        "held_out_accuracy": reporter.evaluated.get("eval/rewards/accuracies"),
     }
 
 
-def with_reference(policy: Any, settings: DPOSettings) -> tuple[Any, Reference]:
+def with_reference(policy: Any, settings: SampledSettings) -> tuple[Any, Reference]:
     """The policy to train, with adapters where they are asked for, and what it is compared with:
     itself as it is now, whatever path its configuration names."""
     if settings.gradient_checkpointing:
@@ -193,22 +261,13 @@ def _ask_reference(
     return known
 
 
-def _tell_unread(context: RunContext, rows: Sequence[Preference]) -> None:
-    """TRL's losses count every pair alike; nobody should believe that weights did something."""
-    weighted = sum(row.weight != 1.0 for row in rows)
+def tell_unread(context: RunContext, weights: Sequence[float], noun: str) -> None:
+    """TRL's losses count every row alike; nobody should believe that weights did something."""
+    weighted = sum(weight != 1.0 for weight in weights)
     if weighted:
         context.log(
-            f"{weighted:,} of {len(rows):,} pairs have a weight other than 1, which DPO does not "
-            "read: every pair counts the same (a reward run reads weights and confidences)",
+            f"{weighted:,} of {len(weights):,} {noun}s have a weight other than 1, which this "
+            f"training does not read: every {noun} counts the same (a reward run reads weights and "
+            "confidences)",
             level="warning",
         )
-
-
-def _cut(pairs: Sequence[Pair]) -> int:
-    """Pairs of which an answer was cut."""
-    return sum(pair.chosen.truncated or pair.rejected.truncated for pair in pairs)
-
-
-def _distinct(rows: Sequence[Preference]) -> list[Messages]:
-    unique: dict[str, Messages] = {repr(row.prompt): row.prompt for row in rows}
-    return list(unique.values())

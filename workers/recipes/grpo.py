@@ -7,8 +7,9 @@ second reward model that is asked and never optimised against) and `reference`.
 One step: draw a group of answers to each of a few prompts; score them as text; take from each the
 mean of its group; push the policy towards what was better than its group, less a KL penalty
 against the reference. No critic. Source: Shao et al. 2024 (DeepSeekMath), section 4; with
-verifiable rewards this is RLVR (Lambert et al. 2024, Tülu 3). The update is TRL's; what of TRL is
-replaced, and why, stands in workers/grpo/trainer.py.
+verifiable rewards this is RLVR (Lambert et al. 2024, Tülu 3). GSPO (Zheng et al. 2025) is the
+setting `importance_sampling_level: sequence`, RLOO (Ahmadian et al. 2024) `loss_type: rloo`. The
+update is TRL's; what of TRL is replaced, and why, stands in workers/grpo/trainer.py.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from typing import Any
 from datasets import Dataset
 from peft import PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, set_seed
-from trl import GRPOConfig
+from trl import GRPOConfig, RLOOConfig
 
 from workers.behaviour import Histograms, Watch, make_watch
 from workers.config.grpo import GRPOSettings
@@ -26,7 +27,7 @@ from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
 from workers.grpo.metrics import GroupReward
 from workers.grpo.reporting import GroupReporter, ask_people, sample, tell_silence
-from workers.grpo.trainer import Trainer
+from workers.grpo.trainer import GroupTrainer, LeaveOneOutTrainer, Trainer
 from workers.layouts.arguments import cannot_recompute, weights_in_float32
 from workers.models.forward import Reference
 from workers.models.loading import load_causal, load_tokenizer, parameter_count, stop_ids
@@ -61,7 +62,7 @@ def run(context: RunContext) -> dict[str, Any]:
         folder, models.tokenizer, settings, seed=context.spec.seed
     )
     reward = make_reward(context, settings, models)
-    config = GRPOConfig(**arguments(context, settings, models))  # where several ranks meet
+    config = trl_config(context, settings, models)  # where several ranks meet
     looked = look_before(context, settings, models, prompts, eval_prompts, reward)
     if settings.preflight:
         return {"step": 0, "preflight": looked.summary() if looked else None}
@@ -69,7 +70,8 @@ def run(context: RunContext) -> dict[str, Any]:
     outside = Outside(context, settings, models, reward, eval_prompts, watch, probes)
     reporter = GroupReporter(context, settings, outside.on_step)
     outside.begin(reporter)
-    trainer = Trainer(
+    of_loss: type[GroupTrainer] = LeaveOneOutTrainer if settings.loss_type == "rloo" else Trainer
+    trainer = of_loss(
         model=models.trained,
         reward_funcs=reward,
         args=config,
@@ -173,8 +175,25 @@ def make_reward(context: RunContext, settings: GRPOSettings, models: Models) -> 
     )
 
 
+def trl_config(
+    context: RunContext, settings: GRPOSettings, models: Models
+) -> GRPOConfig | RLOOConfig:
+    """TRL's arguments of the run: of `rloo` those of its own trainer."""
+    both = arguments(context, settings, models)
+    if settings.loss_type == "rloo":
+        return RLOOConfig(**both)
+    return GRPOConfig(
+        **both,
+        use_bias_correction_kl=True,  # the gradient of the KL itself, on answers drawn before
+        entropy_coef=settings.entropy_coef,
+        loss_type=settings.loss_type,
+        scale_rewards=settings.scale_rewards,
+        importance_sampling_level=settings.importance_sampling_level,
+    )
+
+
 def arguments(context: RunContext, settings: GRPOSettings, models: Models) -> dict[str, Any]:
-    """Everything TRL's configuration decides, spelled out where its defaults are not ours."""
+    """What both of TRL's configurations decide, spelled out where its defaults are not ours."""
     on_gpu = models.policy.device.type == "cuda"
     may = on_gpu and not cannot_recompute(context.spec, settings)
     checkpointing = {"on": True, "off": False, "auto": may}[settings.gradient_checkpointing]
@@ -187,15 +206,10 @@ def arguments(context: RunContext, settings: GRPOSettings, models: Models) -> di
         "top_k": 0,
         "repetition_penalty": 1.0,
         "beta": 0.0,  # the trainer brings its own reference and sets the coefficient then
-        "use_bias_correction_kl": True,  # the gradient of the KL itself, on answers drawn before
         "num_iterations": settings.update_epochs,
         "epsilon": settings.clip,
         "epsilon_high": settings.clip_high,
-        "entropy_coef": settings.entropy_coef,
-        "loss_type": settings.loss_type,
-        "scale_rewards": settings.scale_rewards,
         "mask_truncated_completions": settings.mask_truncated,
-        "importance_sampling_level": "token",
         "disable_dropout": True,
         "activation_checkpointing": checkpointing,
         "activation_checkpointing_kwargs": {"use_reentrant": False},

@@ -19,6 +19,7 @@ ADJUSTABLE: Mapping[str, frozenset[str]] = {
     "ppo": frozenset({"learning_rate", "kl_coef", "update_epochs", "entropy_coef"}),
     "grpo": frozenset({"learning_rate"}),
     "dpo": frozenset({"learning_rate"}),
+    "kto": frozenset({"learning_rate"}),
     "reward": frozenset({"learning_rate"}),
     "sft": frozenset({"learning_rate"}),
 }

@@ -2,6 +2,7 @@
 
 from workers.rules.rule import (
     CONTRACT,
+    HELD_ON_ROWS,
     KL_UP,
     OFF,
     PPO,
@@ -228,7 +229,7 @@ REWARD = (
     Rule(
         name="length",
         title="Answers are more than twice as long",
-        **of("reward", ("dpo",)),
+        **of("reward", HELD_ON_ROWS),
         **over(2.0, "× the first", "response/length", test="first"),
         patience=(3, 5),
         **warns(),

@@ -167,8 +167,9 @@ def exact(value: float, expected: str, crossed: bool, **more: Any) -> Reading:
 # The parts of a rule that belong together, for the rows of the table.
 
 PPO, ROLLOUTS = ("ppo",), ("ppo", "grpo")
-POLICIES, TRAINERS = ("ppo", "grpo", "dpo"), ("sft", "reward", "dpo")
-ALL = ("sft", "reward", "dpo", "ppo", "grpo")
+HELD_ON_ROWS = ("dpo", "kto")  # on fixed rows, held to a reference
+POLICIES, TRAINERS = (*ROLLOUTS, *HELD_ON_ROWS), ("sft", "reward", *HELD_ON_ROWS)
+ALL = (*TRAINERS, *ROLLOUTS)
 
 SLOWER = Adjustment("learning_rate", times=0.5)
 KL_UP = Adjustment("kl_coef", times=1.5, most=1.0)

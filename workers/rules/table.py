@@ -325,7 +325,7 @@ NUMERICS = (
     Rule(
         name="gradient",
         title="The gradient jumped",
-        **of("numerics", ("sft", "reward", "dpo", "grpo")),
+        **of("numerics", (*TRAINERS, "grpo")),
         **over(10.0, "× its 95 % quantile", "grad_norm", test="jump", effect=1.0),
         **warns(SLOWER),
         page="gradient-jumps",

@@ -9,10 +9,12 @@ copy of the adapters as they are when it is built: trained ones, for who continu
 
 import contextlib
 import hashlib
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -31,7 +33,7 @@ from trl import DPOConfig, DPOTrainer
 
 from workers import ranks
 from workers.artifacts import state_in, state_of
-from workers.config.training import DPOSettings
+from workers.config.training import REFERENCE_FREE, DPOSettings, SampledSettings
 from workers.context import RunContext
 from workers.data.batches import Encoded, LengthGroupedSampler, PairEncoder
 from workers.data.snapshot import Messages, Preference
@@ -272,7 +274,11 @@ _CHOSEN, _REJECTED = ("logits/chosen", "mean_token_accuracy"), ("logits/rejected
 
 
 def loss_arguments(settings: DPOSettings) -> dict[str, Any]:
-    """Which of TRL's losses, and how they are added up."""
+    """Which of TRL's losses, and how they are added up. Those without a reference are added to the
+    chosen answers' own loss, which ORPO has and SimPO can have."""
+    if settings.loss_type in REFERENCE_FREE:
+        own = 1.0 if settings.loss_type == "orpo" else settings.sft_weight
+        return {"loss_type": ["sft"], "loss_weights": [own], "beta": settings.beta}
     also = ["sft"] if settings.sft_weight else []
     return {
         "loss_type": [settings.loss_type, *also],
@@ -281,6 +287,41 @@ def loss_arguments(settings: DPOSettings) -> dict[str, Any]:
         "label_smoothing": settings.label_smoothing,
         "discopop_tau": settings.discopop_tau,
     }
+
+
+GAMMA = 0.5  # of SimPO where none is set
+
+
+def reference_free_loss(settings: DPOSettings) -> Callable[[Tensor, Tensor], Tensor] | None:
+    """The losses [n] of mean log π per token of chosen and of rejected answers [n], by the formula
+    of TRL's experimental CPO and ORPO trainers; None for losses with a reference.
+
+    Sources: Meng et al. 2024 (SimPO), equation 6; Hong et al. 2024 (ORPO), equations 6 and 7.
+    """
+    if settings.loss_type not in REFERENCE_FREE:
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that these may change; the form says so
+        from trl.experimental.cpo import CPOTrainer
+        from trl.experimental.orpo import ORPOTrainer
+    gamma = GAMMA if settings.simpo_gamma is None else settings.simpo_gamma
+
+    def loss(chosen: Any, rejected: Any) -> Tensor:
+        read: Any = SimpleNamespace(
+            accelerator=SimpleNamespace(device=chosen.device),
+            beta=settings.beta,
+            loss_type="simpo",
+            simpo_gamma=gamma,
+            label_smoothing=0.0,
+            alpha=0.0,
+        )
+        if settings.loss_type == "simpo":
+            losses: Tensor = CPOTrainer.cpo_loss(read, chosen, rejected)[0]
+            return losses
+        log_odds: Tensor = ORPOTrainer.odds_ratio_loss(read, chosen, rejected)[0]
+        return -log_odds
+
+    return loss
 
 
 class PairTrainer(PartedTRL, DPOTrainer, BelowTRL):
@@ -309,7 +350,7 @@ class PairTrainer(PartedTRL, DPOTrainer, BelowTRL):
         collator: Any = StepCollator(settings, tokenizer.pad_token_id, shares)
         super().__init__(
             model=model,
-            ref_model=_no_reference(),
+            ref_model=no_reference(),
             args=args,
             train_dataset=_no_pairs(),
             eval_dataset=_no_pairs(),
@@ -320,6 +361,7 @@ class PairTrainer(PartedTRL, DPOTrainer, BelowTRL):
         self.ref_model, self.precompute_ref_logps = None, True  # its values come with the rows
         self.take_rows(train_pairs, eval_pairs)
         self.reference, self.precomputed = reference, precomputed
+        self.without_reference = reference_free_loss(settings)
 
     def train_order(self) -> LengthGroupedSampler:
         lengths = [pair.longest for pair in self.train_dataset]
@@ -344,12 +386,30 @@ class PairTrainer(PartedTRL, DPOTrainer, BelowTRL):
         """A part's share of the step's loss, by TRL's formulas."""
         batch, places = Batch(inputs["rectangles"], inputs["counts"]), inputs["places"]
         tokens = self.answer_tokens(model, batch).rows(places)
+        if self.without_reference is not None:
+            return self.loss_without_reference(tokens, inputs)
         reference = inputs["reference"]
         if reference is None:
             if self.reference is None:
                 raise RuntimeError("neither a reference nor its values are at hand")
             reference = sequence_logprobs(self.reference, batch)[places]
             reference = reference.view(2, -1)
+        return inputs["pair_share"] * self.trl_loss(tokens, reference, inputs)
+
+    def loss_without_reference(self, tokens: AnswerTokens, inputs: dict[str, Any]) -> Tensor:
+        """SimPO's or ORPO's of a part. In place of a reference stands what makes TRL's implicit
+        rewards those of these losses: β times the mean log π of an answer's tokens."""
+        sums = tokens.log_probs.sum(1)
+        means = sums / tokens.label_mask.sum(1).clamp(min=1)
+        chosen_loss = self.trl_loss(tokens, (sums - means).detach().view(2, -1), inputs)
+        assert self.without_reference is not None  # noqa: S101 — the caller saw to it
+        losses = self.without_reference(*means.chunk(2))
+        loss: Tensor = inputs["pair_share"] * (chosen_loss + losses.mean())
+        return loss
+
+    def trl_loss(self, tokens: AnswerTokens, reference: Tensor, part: dict[str, Any]) -> Any:
+        """TRL's loss of the part alone; log π_ref [2, n] of its pairs. Its mean over tokens (`sft`)
+        weighs as many tokens as the part has of the step's, the means over pairs as many pairs."""
         # TRL drops each row's first column, for nothing tells a text's first token.
         answers = torch.nn.functional.pad(tokens.label_mask.long(), (1, 0))
         read = {
@@ -359,11 +419,6 @@ class PairTrainer(PartedTRL, DPOTrainer, BelowTRL):
             "ref_chosen_logps": reference[0],
             "ref_rejected_logps": reference[1],
         }
-        return inputs["pair_share"] * self.trl_loss(tokens, read, inputs)
-
-    def trl_loss(self, tokens: AnswerTokens, read: dict[str, Tensor], part: dict[str, Any]) -> Any:
-        """TRL's loss of the part alone. Its mean over tokens (`sft`) weighs as many tokens as the
-        part has of the step's, the means over pairs as many pairs."""
         weights = self.loss_weights
         by_token = part["token_share"] / part["pair_share"]
         self.loss_weights = [
@@ -386,7 +441,7 @@ class PairTrainer(PartedTRL, DPOTrainer, BelowTRL):
         super().save_state(folder)
 
 
-def _no_reference() -> PreTrainedModel:
+def no_reference() -> PreTrainedModel:
     """For TRL's constructor, which would load a reference of its own; ours is asked by us."""
     config = LlamaConfig(
         vocab_size=8,
@@ -405,7 +460,7 @@ def _no_pairs() -> IterableDataset:
     return Dataset.from_list([row]).to_iterable_dataset()
 
 
-# While a DPO run continues: answers to fixed held-out prompts, and how far from the reference.
+# While DPO or KTO trains: answers to fixed held-out prompts, and how far from the reference.
 
 
 class Probe(TrainerCallback):
@@ -414,7 +469,7 @@ class Probe(TrainerCallback):
     def __init__(
         self,
         context: RunContext,
-        settings: DPOSettings,
+        settings: SampledSettings,
         policy: Any,
         reference: Reference,
         tokenizer: PreTrainedTokenizerBase,

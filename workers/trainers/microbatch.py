@@ -18,14 +18,13 @@ from workers import ranks
 from workers.contract.events import Fault, RecipeError
 from workers.models.forward import LOGITS_CHUNK
 from workers.rollouts.answer_tokens import AnswerTokens, Batch, answer_tokens, with_output_layer
-from workers.trainers.guarded_trainer import moved
 from workers.trainers.trainer_bridge import OverTRL, alone
 
 NO_MARGIN = 1e-4  # of the implicit reward: what rounding makes of none
 
 
 class PartedTRL(OverTRL):
-    """Rows of texts whose answers are learnt, in parts: SFT and DPO."""
+    """Rows of texts whose answers are learnt, in parts: SFT, DPO and KTO."""
 
     train_dataset: Any
     eval_dataset: Any
@@ -84,9 +83,14 @@ class PartedTRL(OverTRL):
             [sum(v * w for v, w in points), sum(w for _, w in points)] for points in taken.values()
         ]
         joined = ranks.summed(torch.tensor(sums, dtype=torch.float64)).tolist()
+        prefix = "" if mode == "train" else "eval_"
         for name, (total, weight) in zip(taken, joined, strict=True):
-            logs[name if mode == "train" else f"eval_{name}"] = total / weight
+            if weight:
+                logs[prefix + name] = total / weight
         self.weighted[mode].clear()
+        chosen, rejected = (logs.get(f"{prefix}rewards/{of}") for of in ("chosen", "rejected"))
+        if chosen is not None and rejected is not None:
+            logs[f"{prefix}rewards/margins"] = chosen - rejected
         # A policy that still is its reference prefers neither answer: that is no accuracy of 0,
         # from which a curve could rise.
         margin = logs.get("eval_rewards/margins", math.inf)
@@ -110,7 +114,7 @@ class PartedTRL(OverTRL):
         for start in range(0, len(rows), at_once):
             batch = rows[start : start + at_once]
             share = sum(map(self.row_weight, batch)) / total
-            for part in moved(self.data_collator(batch), self.args.device):
+            for part in self.parts_of(self.data_collator(batch)):
                 with self.compute_loss_context_manager():
                     found: Any = self.compute_loss(self.model, part)
                 loss += float(found) * part["taken"] * share

@@ -17,7 +17,14 @@ from apps.training.models import Alert, Artifact, Run, RunEvent, RunInput, Sampl
 from apps.training.selectors.runs import attempt_ends
 from workers.artifacts import ArtifactError
 
-_TRAINED = (Run.Kind.SFT, Run.Kind.REWARD, Run.Kind.DPO, Run.Kind.PPO, Run.Kind.GRPO)
+_TRAINED = (
+    Run.Kind.SFT,
+    Run.Kind.REWARD,
+    Run.Kind.DPO,
+    Run.Kind.KTO,
+    Run.Kind.PPO,
+    Run.Kind.GRPO,
+)
 
 
 def run_results(project: Project) -> list[RunResult]:

@@ -15,12 +15,13 @@ Input = Snapshot | Checkpoint | Run | Artifact
 
 # What a model may be used as, by the kind of run that left it. A registered model has a kind for
 # each purpose, so that it is asked no other question than a trained one.
-POLICIES = frozenset({"sft", "dpo", "ppo", "grpo", "register_policy"})
+POLICIES = frozenset({"sft", "dpo", "kto", "ppo", "grpo", "register_policy"})
 REWARDS = frozenset(Run.REWARD_KINDS)
 ENCODERS = frozenset({"register_encoder"})
 MODELS = POLICIES | REWARDS | ENCODERS  # kinds of runs that leave one
 OPTIMISED = frozenset({"ppo", "grpo"})  # kinds that train against the input `reward`
 PAIRS = frozenset({"preferences"})
+ANSWERS = PAIRS | {"unpaired"}  # a pair is two answers
 DEMONSTRATIONS = frozenset({"demonstrations"})
 PROMPTS = frozenset({"prompts", "preferences", "demonstrations"})  # rows of each have a prompt
 ROLLOUTS = frozenset({"rollouts.jsonl"})
@@ -144,6 +145,10 @@ KINDS: dict[str, KindRule] = {
     ),
     "dpo": KindRule(
         {"data": Role(snapshots=PAIRS), "sft": Role(models=POLICIES)},
+        (Need(("data",)), Need(("sft",))),
+    ),
+    "kto": KindRule(
+        {"data": Role(snapshots=ANSWERS), "sft": Role(models=POLICIES)},
         (Need(("data",)), Need(("sft",))),
     ),
     "ppo": _OPTIMISING,

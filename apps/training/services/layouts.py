@@ -13,7 +13,7 @@ from apps.training.models import Run
 from workers.contract.jobs import EVERY_GPU, LAYOUTS, ONE, PLAIN, TORCHRUN, layout_problem
 
 # Kinds whose recipes know layouts; the others look at a model, and one process does.
-SPREAD = frozenset({"sft", "reward", "dpo", "ppo", "grpo", "drill"})
+SPREAD = frozenset({"sft", "reward", "dpo", "kto", "ppo", "grpo", "drill"})
 
 
 def launcher_of(layout: str) -> str:

@@ -27,6 +27,7 @@ KINDS = (
     ("sft", "Teach a model to answer, from demonstrations."),
     ("reward", "Learn from comparisons which answer people prefer."),
     ("dpo", "Learn a policy from comparisons directly, without a reward model."),
+    ("kto", "Learn a policy from single answers that are desirable or not, or from comparisons."),
     ("ppo", "Train a policy against a reward model, held close to its SFT model."),
     ("grpo", "Train a policy by comparing answers with their own group: a verifier or a model."),
     ("generate", "Answer prompts with a policy: fresh pairs for people to compare."),

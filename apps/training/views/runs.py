@@ -39,7 +39,7 @@ TRAINERS = frozenset({"checks", "repeat", "logs"})
 SHOWN_ELSEWHERE = frozenset(
     {"splits", "lines", "figures", "preflight", "bottleneck", "latency", "imitation"}
 )
-ROLLED_BACK = {*START_ROLE, "dpo"}  # kinds that start from a model, which they can go back to
+ROLLED_BACK = {*START_ROLE, "dpo", "kto"}  # kinds that start from a model: they can go back to it
 ARCHIVED = "archived"
 STATE_CHOICES = [("live", "live"), *Run.State.choices, (ARCHIVED, ARCHIVED)]
 

@@ -316,6 +316,7 @@ CONFIGS = [
         {"update_epochs": 3, "eval_every": 9, "save_every": 12, "batch_size": 60, "group_size": 6},
     ),
     ("dpo", {"beta": 0.3, "loss_type": "ipo", "batch_size": 64, "gradient_accumulation": 16}),
+    ("kto", {"beta": 0.3, "batch_size": 64, "gradient_accumulation": 16}),
     ("sft", {"learning_rate": 1e-3, "base_model": "x"}),
     ("reward", {"members": 5, "folds": 5, "dropout": 0.1}),
 ]
@@ -356,5 +357,5 @@ def test_a_person_is_told_what_was_changed() -> None:
 
 
 def test_every_training_recipe_can_be_run_in_small() -> None:
-    for kind in ("ppo", "grpo", "dpo", "sft", "reward"):
+    for kind in ("ppo", "grpo", "dpo", "kto", "sft", "reward"):
         assert in_small(SETTINGS[kind](**({"base_model": "x"} if kind == "sft" else {}))).settings

@@ -51,12 +51,23 @@ def preference_rows(part: int) -> list[dict]:
     return rows
 
 
+def answer_rows(part: int) -> list[dict]:
+    """The same answers one by one; every other one that people rejected is missing."""
+    rows = []
+    for i, row in enumerate(preference_rows(part)):
+        rows.append({"prompt": row["prompt"], "completion": row["chosen"], "label": True})
+        if i % 2:
+            rows.append({"prompt": row["prompt"], "completion": row["rejected"], "label": False})
+    return rows
+
+
 @pytest.fixture(scope="session")
 def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
     shop = Workshop(tmp_path_factory.mktemp("workshop"))
     shop.put_model("base", tiny_llama())
     shop.put_snapshot("prompts", train=[{"prompt": user(subject)} for subject in SUBJECTS])
     shop.put_snapshot("preferences", train=preference_rows(0), dev=preference_rows(1))
+    shop.put_snapshot("answers", train=answer_rows(0), dev=answer_rows(1))
     shop.put_snapshot(
         "demonstrations",
         train=[{"messages": user(s) + assistant(f"{s} runs a good dog sleeps")} for s in SUBJECTS],
@@ -92,6 +103,19 @@ def planted(workshop: Workshop) -> dict[str, Outcome]:
             },
             sft="base",
             data="preferences",
+        ),
+        "kto": workshop.spec(
+            "kto",
+            "kto",
+            pairs
+            | {
+                "learning_rate": 3e-3,
+                "epochs": 12,
+                "sample_max_new_tokens": 8,
+                "sample_prompts": 4,
+            },
+            sft="base",
+            data="answers",
         ),
         "sft": workshop.spec(
             "sft",

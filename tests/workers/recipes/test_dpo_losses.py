@@ -27,6 +27,7 @@ from workers.trainers.dpo import (
     PairTrainer,
     StepCollator,
     encode_pairs,
+    loss_arguments,
     precompute,
     reference_key,
 )
@@ -90,7 +91,7 @@ def our_trainer(folder: Path, *, pairs: list[Pair] | None = None, **config: Any)
     pairs = pairs or encode_pairs(word_tokenizer(), preferences(), 64)
     return PairTrainer(
         model=model,
-        args=DPOConfig(**arguments(folder), max_length=64),
+        args=DPOConfig(**arguments(folder), **loss_arguments(settings), max_length=64),
         settings=settings,
         train_pairs=pairs,
         eval_pairs=pairs,
@@ -233,3 +234,67 @@ def test_values_of_another_reference_or_of_other_pairs_are_never_read_back(tmp_p
         reference_key(one, {"train": pairs}, "bfloat16"),
     ):
         assert type(known).load(tmp_path, changed) is None
+
+
+# --- losses that ask no reference ---
+
+
+def mean_logprobs(model: Any, pairs: list[Pair]) -> torch.Tensor:
+    """Mean log π per token of chosen and rejected answers, [2, n], text by text."""
+    rows = []
+    for side in ("chosen", "rejected"):
+        texts = [getattr(pair, side) for pair in pairs]
+        rows.append(torch.stack([own_logprobs(model, text).mean() for text in texts]))
+    return torch.stack(rows)
+
+
+def own_logprobs(model: Any, text: Any) -> torch.Tensor:
+    ids = torch.tensor([text.ids])
+    own = model(input_ids=ids).logits[0, :-1].log_softmax(-1)
+    return own.gather(-1, ids[0, 1:, None])[text.prompt_length - 1 :, 0]
+
+
+def simpo(pairs: list[Pair], model: Any) -> torch.Tensor:
+    """−log σ(β Δ − γ), β 2 and γ 0.8 (Meng et al. 2024, equation 6)."""
+    chosen, rejected = mean_logprobs(model, pairs)
+    return -(torch.sigmoid(2.0 * (chosen - rejected) - 0.8)).log().mean()
+
+
+def orpo(pairs: list[Pair], model: Any) -> torch.Tensor:
+    """The chosen answers' loss per token − 0.3 log σ of the log odds ratio (Hong et al. 2024)."""
+    chosen, rejected = mean_logprobs(model, pairs)
+    odds = [p.exp() / (1 - p.exp()) for p in (chosen, rejected)]
+    nll = -torch.cat([own_logprobs(model, pair.chosen) for pair in pairs]).mean()
+    return nll - 0.3 * torch.sigmoid((odds[0] / odds[1]).log()).log().mean()
+
+
+@pytest.mark.parametrize(
+    ("by_hand", "config"),
+    [
+        (simpo, {"loss_type": "simpo", "beta": 2.0, "simpo_gamma": 0.8}),
+        (orpo, {"loss_type": "orpo", "beta": 0.3}),
+    ],
+)
+def test_losses_without_a_reference_are_their_papers_however_a_step_is_split(
+    tmp_path: Path, by_hand: Any, config: dict[str, Any]
+) -> None:
+    pairs = encode_pairs(word_tokenizer(), preferences(), 64)
+    model = tiny_llama()
+    expected = by_hand(pairs, model)
+    expected.backward()
+    wanted = gradients(model)
+    means = mean_logprobs(tiny_llama(), pairs).detach()
+    for name, more in (("whole", {}), ("split", {"max_tokens_per_batch": 48})):
+        ours = our_trainer(tmp_path / name, **config, **more)
+        ours.reference = None  # nothing to ask
+        loss = one_step(ours, ours.data_collator(ours.train_dataset))
+        assert loss.item() == pytest.approx(expected.item(), rel=1e-4)
+        assert (gradients(ours.model) - wanted).norm() < 1e-4 * wanted.norm()
+        logs: dict[str, float] = {}
+        ours.log(logs)
+        implicit = config["beta"] * means.mean(1)
+        assert logs["rewards/chosen"] == pytest.approx(float(implicit[0]), rel=1e-4)
+        assert logs["rewards/margins"] == pytest.approx(float(implicit[0] - implicit[1]), rel=1e-3)
+        assert logs["rewards/accuracies"] == pytest.approx(
+            float((means[0] > means[1]).float().mean())
+        )

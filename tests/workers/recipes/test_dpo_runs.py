@@ -194,6 +194,23 @@ def test_splitting_a_step_and_checkpointing_activations_leave_the_curve_as_it_wa
         assert other[name] == pytest.approx(one[name], rel=1e-3, abs=1e-4), name
 
 
+@pytest.mark.parametrize(
+    ("loss", "config"),
+    [("simpo", {"beta": 2.0, "simpo_gamma": 1.0}), ("orpo", {"beta": 0.5, "lora_rank": 4})],
+)
+def test_without_a_reference_it_prefers_the_chosen_answers_and_goes_on_bit_for_bit(
+    workshop: Workshop, loss: str, config: dict
+) -> None:
+    config = SHORT | {"max_steps": 12, "learning_rate": 5e-3, "loss_type": loss} | config
+    parts = stop_and_resume(workshop, "dpo", config, 7, prefix=f"{loss}_", **DATA)
+    check_joined(*parts)
+    whole = parts[0]
+    margins = whole.curve("eval/rewards/margins")
+    assert margins[12] > margins[0] + 0.1
+    assert whole.summary["held_out_accuracy"] > 0.9
+    assert whole.curve("objective/kl")[12] > abs(whole.curve("objective/kl")[0])
+
+
 def test_weights_that_dpo_does_not_read_are_told(workshop: Workshop) -> None:
     rows = [row | {"weight": 2.0} for row in preference_rows(0)]
     workshop.put_snapshot("weighty", train=rows, dev=preference_rows(1))

@@ -8,7 +8,7 @@ import torch
 
 from tests.workers.recipes.conftest import SUBJECTS
 from tests.workers.recipes.language import Outcome, Workshop, tiny_llama, user
-from tests.workers.recipes.test_resume import check_joined
+from tests.workers.recipes.test_resume import check_joined, stop_and_resume
 from workers.contract.events import RecipeError
 from workers.models.loading import load_causal
 from workers.recipes import grpo
@@ -82,6 +82,32 @@ def test_the_policy_learns_what_a_verifier_can_check(learned: Outcome) -> None:
     scores = learned.curve("eval/score")
     assert scores[12] > scores[0] + 0.3
     assert learned.summary["last"]["eval/score"] == scores[12]
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        {"loss_type": "rloo", "scale_rewards": "none", "kl_coef": 0.01},
+        {
+            "importance_sampling_level": "sequence",
+            "loss_type": "grpo",
+            "clip": 0.02,
+            "update_epochs": 2,
+        },
+    ],
+    ids=["rloo", "gspo"],
+)
+def test_rloo_and_gspo_learn_it_too_and_go_on_bit_for_bit(
+    asked: Workshop, algorithm: dict, request: pytest.FixtureRequest
+) -> None:
+    config = PLANTED | {"steps": 12, "learning_rate": 1e-2, "eval_every": 6, "save_every": 6}
+    parts = stop_and_resume(
+        asked, "grpo", config | algorithm, 7, prefix=request.node.callspec.id, **INPUTS
+    )
+    check_joined(*parts)
+    scores = parts[0].curve("eval/score")
+    assert scores[12] > scores[0] + 0.3
+    assert parts[0].curve("objective/kl")[12] > parts[0].curve("objective/kl")[1]
 
 
 def test_policy_and_reference_are_one_at_the_first_step_and_part_once_weights_move(

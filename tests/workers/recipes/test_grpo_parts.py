@@ -10,7 +10,6 @@ from datasets import Dataset
 from peft import PeftModel
 from torch import Tensor
 from transformers import PreTrainedModel, TrainerControl, TrainerState
-from trl import GRPOConfig
 
 from tests.workers.recipes.language import tiny_gpt2, tiny_llama, user, word_tokenizer
 from workers.artifacts import Store
@@ -21,13 +20,13 @@ from workers.contract.events import RecipeError
 from workers.contract.jobs import JobSpec
 from workers.data.batches import encode_prompt
 from workers.data.snapshot import CutAnswer
-from workers.grpo.metrics import GroupReward
+from workers.grpo.metrics import GroupReward, group_advantages
 from workers.grpo.reporting import GroupReporter
-from workers.grpo.trainer import Trainer
+from workers.grpo.trainer import GroupTrainer, LeaveOneOutTrainer, Trainer
 from workers.models.forward import Reference
 from workers.models.loading import load_causal, stop_ids, weights_sha256
 from workers.models.lora import attach_policy_lora
-from workers.recipes.grpo import Models, arguments
+from workers.recipes.grpo import Models, trl_config
 from workers.rewards.source import Scores
 
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
@@ -68,7 +67,7 @@ def make(
     reference: Reference | None = None,
     tokenizer: object = None,
     **config: object,
-) -> Trainer:
+) -> GroupTrainer:
     """A trainer of four prompts with four answers each, not yet begun."""
     defaults = {"batch_size": 16, "group_size": 4, "max_new_tokens": 6, "max_prompt_length": 16}
     settings = settings_for("grpo", defaults | config)
@@ -83,10 +82,11 @@ def make(
         source or Source(words), tokenizer, settings, stop=stop_ids(policy, tokenizer)
     )
     rows = Dataset.from_list([{"prompt": user(text)} for text in TEXTS])
-    trainer = Trainer(
+    of_loss = LeaveOneOutTrainer if settings.loss_type == "rloo" else Trainer
+    trainer = of_loss(
         model=model,
         reward_funcs=reward,
-        args=GRPOConfig(**arguments(context, settings, models)),
+        args=trl_config(context, settings, models),
         train_dataset=rows,
         eval_dataset=rows,
         processing_class=tokenizer,
@@ -101,12 +101,12 @@ def make(
     return trainer
 
 
-def draw(trainer: Trainer) -> dict[str, Tensor]:
+def draw(trainer: GroupTrainer) -> dict[str, Tensor]:
     """A batch of answers, scored, in the order they were drawn."""
     return trainer.draw([user(text) for text in TEXTS for _ in range(4)])
 
 
-def step(trainer: Trainer, batch: dict[str, Tensor]) -> None:
+def step(trainer: GroupTrainer, batch: dict[str, Tensor]) -> None:
     """The gradient of a step on answers that are there, as far as the optimizer's."""
     trainer.batch = batch
     trainer.state.global_step += 1  # past the step that draws them
@@ -115,7 +115,7 @@ def step(trainer: Trainer, batch: dict[str, Tensor]) -> None:
     trainer.before_update()
 
 
-def answers(trainer: Trainer) -> list[list[int]]:
+def answers(trainer: GroupTrainer) -> list[list[int]]:
     ids = [encode_prompt(trainer.processing_class, user(text)) for text in TEXTS]
     return trainer.answer(ids * 4)
 
@@ -400,10 +400,100 @@ def test_the_loss_is_the_one_that_is_named_and_not_the_librarys_default(
     assert figures["policy/ratio_max"] == pytest.approx(float(ratio[mask.bool()].max()))
 
 
-def test_microbatches_give_the_gradient_of_the_whole_batch(tmp_path: Path) -> None:
+def second_step(trainer: GroupTrainer) -> tuple[dict[str, Tensor], Tensor]:
+    """A batch that was drawn by another policy, and log π / log π_old [B, R] of the present one."""
+    output = draw(trainer)
+    trainer.state.global_step = 1
+    mask = output["completion_mask"]
+    noise = 0.4 * torch.randn(mask.shape, generator=torch.Generator().manual_seed(0))
+    output["old_per_token_logps"] = output["old_per_token_logps"] + noise
+    return output, -noise * mask
+
+
+def test_ratios_of_sequences_are_those_of_gspo(tmp_path: Path) -> None:
+    """exp of the mean log-ratio, one for all tokens of an answer (Zheng et al. 2025, eq. 7)."""
+    trainer = make(
+        tmp_path,
+        loss_type="grpo",
+        importance_sampling_level="sequence",
+        clip=0.1,
+        kl_coef=0.0,
+        force_zero_kl=True,
+        update_epochs=2,
+    )
+    output, log_ratio = second_step(trainer)
+    mask, push = output["completion_mask"], output["advantages"]
+    loss = trainer.compute_loss(trainer.model, output)
+    ratio = torch.stack([row[m].mean() for row, m in zip(log_ratio, mask.bool(), strict=True)])
+    ratio = ratio.exp()
+    wanted = -torch.min(ratio * push, ratio.clamp(0.9, 1.1) * push).mean()
+    torch.testing.assert_close(loss.detach(), wanted)
+    figures = trainer.sums.metrics()
+    assert figures["policy/ratio_max"] == pytest.approx(float(ratio.max()), rel=1e-5)
+    clipped = ((ratio < 0.9) & (push < 0)) | ((ratio > 1.1) & (push > 0))
+    share = float((clipped.unsqueeze(1) * mask).sum() / mask.sum())
+    assert share > 0
+    assert figures["policy/clipfrac_avg"] == pytest.approx(share)
+
+
+def test_rloo_is_reinforce_on_whole_answers_clipped(tmp_path: Path) -> None:
+    trainer = make(tmp_path, loss_type="rloo", scale_rewards="none", clip=0.3, update_epochs=2)
+    output, log_ratio = second_step(trainer)
+    push = output["advantages"]
+    loss = trainer.compute_loss(trainer.model, output)
+    ratio = log_ratio.sum(1).exp()
+    wanted = -torch.min(ratio * push, ratio.clamp(0.7, 1.3) * push).mean()
+    torch.testing.assert_close(loss.detach(), wanted)
+    figures, theirs = trainer.sums.metrics(), trainer.trl_metrics()
+    assert figures["policy/ratio_max"] == pytest.approx(float(ratio.max()), rel=1e-4)
+    assert theirs["clip_ratio/region_mean"] > 0
+    assert figures["policy/entropy_avg"] == pytest.approx(theirs["entropy"], rel=1e-5)
+
+
+def test_an_rloo_advantage_is_the_distance_to_the_mean_of_the_others_less_the_divergence(
+    tmp_path: Path,
+) -> None:
+    other = Reference.frozen(tiny_llama(seed=3), policy=tiny_llama())
+    trainer = make(
+        tmp_path,
+        reference=other,
+        reference_differs=True,
+        loss_type="rloo",
+        scale_rewards="none",
+        kl_coef=0.5,
+        update_epochs=2,
+        **FREE,
+    )
+    output = draw(trainer)
+    nats = output["old_per_token_logps"] - output["ref_per_token_logps"]
+    worth = torch.tensor(trainer.reward.last.scores.values)
+    worth = (worth - 0.5 * (nats * output["completion_mask"]).sum(1)).view(4, 4)
+    wanted = [
+        [group[i] - torch.cat([group[:i], group[i + 1 :]]).mean() for i in range(4)]
+        for group in worth
+    ]
+    torch.testing.assert_close(output["advantages"], torch.tensor(wanted).flatten())
+
+
+def test_an_answer_that_is_withheld_counts_among_no_others() -> None:
+    rewards = torch.tensor([1.0, 2.0, torch.nan, 6.0, 5.0, torch.nan, torch.nan, torch.nan])
+    found = group_advantages(
+        rewards,
+        torch.zeros(8),
+        torch.tensor([False, False]),
+        scale="none",
+        leave_one_out=True,
+    )
+    assert found.tolist() == pytest.approx([-3.0, -1.5, 0.0, 4.5, 0.0, 0.0, 0.0, 0.0])
+
+
+@pytest.mark.parametrize(
+    "config", [{}, {"loss_type": "rloo"}, {"importance_sampling_level": "sequence"}]
+)
+def test_microbatches_give_the_gradient_of_the_whole_batch(tmp_path: Path, config: dict) -> None:
     gradients = []
     for size in (16, 4):
-        trainer = make(tmp_path, microbatch_size=size)
+        trainer = make(tmp_path, microbatch_size=size, **config)
         output = draw(trainer)
         trainer.create_optimizer()
         step(trainer, output)

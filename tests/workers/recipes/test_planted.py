@@ -89,6 +89,19 @@ def test_dpo_widens_the_margin_and_leaves_the_reference_behind(
     assert run.curve("objective/kl")[steps[-1]] > 0.1
 
 
+def test_kto_tells_desirable_answers_from_others_that_it_has_not_seen(
+    planted: dict[str, Outcome],
+) -> None:
+    run = planted["kto"]
+    margins = run.curve("eval/rewards/margins")
+    steps = sorted(margins)
+    assert margins[steps[0]] == pytest.approx(0.0, abs=1e-5)
+    assert margins[steps[-1]] > 0.3
+    assert run.curve("eval/loss")[steps[-1]] < 0.95 * run.curve("eval/loss")[steps[0]]
+    assert run.curve("objective/kl")[steps[-1]] > 0.1
+    assert run.summary["held_out_margin"] == margins[steps[-1]]
+
+
 def test_sft_builds_a_base_model_and_lowers_the_held_out_loss(
     planted: dict[str, Outcome],
 ) -> None:

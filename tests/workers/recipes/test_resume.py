@@ -121,6 +121,7 @@ KINDS = {
     "sft": ({"batch_size": 4, "max_length": 32, "epochs": 50}, {"base": "base"}),
     "reward": (PAIRS | {"epochs": 50, "folds": 2}, {"sft": "base", "data": "preferences"}),
     "dpo": (PAIRS | {"epochs": 50}, {"sft": "base", "data": "preferences"}),
+    "kto": (PAIRS | {"epochs": 50}, {"sft": "base", "data": "answers"}),
     "ppo": (PLANTED_PPO | {"steps": 500, "reward_check": "warn"}, {"sft": "base"}),
 }
 

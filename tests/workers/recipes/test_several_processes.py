@@ -73,6 +73,7 @@ GRPO = {
     "update_epochs": 1,
     "entropy_coef": 0.01,
 }
+RLOO = GRPO | {"loss_type": "rloo", "scale_rewards": "none", "entropy_coef": 0.0}
 # One group, of which at some steps no answer has a token that is rewarded.
 SILENT = GRPO | {
     "missing_eos_penalty": 0.0,
@@ -89,6 +90,7 @@ INPUTS = {
     "sft": {"base": "base", "data": "uneven"},
     "reward": {"sft": "base", "data": "preferences"},
     "dpo": {"sft": "base", "data": "preferences"},
+    "kto": {"sft": "base", "data": "answers"},
     "grpo": {"sft": "base", "prompts": "prompts"},
 }
 
@@ -120,6 +122,11 @@ JOBS = {
     "groups_zero3_again": Job(
         "grpo", ZERO3, GRPO | {"lora_rank": 4}, goes_on="groups_zero3_adapters"
     ),
+    "leave_one_out": Job("grpo", DATA, RLOO),
+    "leave_one_out_fsdp": Job("grpo", FSDP, RLOO),
+    "answers": Job("kto", DATA, DPO | {"batch_size": 5, "max_tokens_per_batch": 60}),
+    "answers_fsdp": Job("kto", FSDP, DPO | {"batch_size": 5, "max_tokens_per_batch": 60}),
+    "answers_zero3": Job("kto", ZERO3, DPO | {"lora_rank": 4}),
     "silent_zero2": Job("grpo", ZERO2, SILENT, seed=7),
     "silent_zero3": Job("grpo", ZERO3, SILENT, seed=7),
     "reward_zero2": Job("reward", ZERO2, PAIRS | {"patience": 1}),
