@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import safetensors.torch
 import torch
+import transformers
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 from transformers import (
@@ -122,6 +123,14 @@ def load_as_saved(
     model, info = _load(factory, source, **options)
     _check_finite(model, source)
     return model, set(info["missing_keys"])
+
+
+def gguf_options(file: str) -> dict[str, Any]:
+    """How a factory is told to unpack the GGUF file of that name; older releases always do."""
+    options: dict[str, Any] = {"gguf_file": file}
+    if hasattr(transformers, "GgufConfig"):
+        options["quantization_config"] = transformers.GgufConfig(dequantize=True)
+    return options
 
 
 def _check_finite(model: nn.Module, source: str | Path) -> None:
