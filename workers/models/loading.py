@@ -255,6 +255,15 @@ def shares_memory(first: nn.Module, second: nn.Module) -> bool:
     return any(p.data_ptr() in pointers for p in second.parameters())
 
 
+def freeze_body(model: PreTrainedModel) -> PreTrainedModel:
+    """Leave the score head to train, and the pooler of encoders that have one: it feeds no other
+    layer, so what the body says of a text stays the same."""
+    body = model.base_model.requires_grad_(False)
+    if (pooler := getattr(body, "pooler", None)) is not None:
+        pooler.requires_grad_(True)
+    return model
+
+
 def freeze(model: Model) -> Model:
     """No gradients, no dropout, for good."""
     model.eval()
