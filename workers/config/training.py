@@ -315,6 +315,12 @@ class RewardSettings(TrainingSettings):
         above=0.0,
         section=Section.MODEL,
     )
+    head_only: bool = option(
+        False,
+        "Train the score head alone (with the pooler that some encoders have), on the embeddings "
+        "of a body that stays as it is: a third of the time, and less is learnt.",
+        section=Section.MODEL,
+    )
     gradient_checkpointing: bool = option(
         False,
         "Compute activations twice to keep fewer: about a third slower, far less memory.",
@@ -419,7 +425,10 @@ class RewardSettings(TrainingSettings):
     )
 
     def check(self) -> list[str]:
-        return ["folds: 1 is no cross-validation; 0 or at least 2"] if self.folds == 1 else []
+        errors = ["folds: 1 is no cross-validation; 0 or at least 2"] if self.folds == 1 else []
+        if self.head_only and self.lora_rank:
+            errors.append("head_only: adapters (lora_rank) would train the body; choose one")
+        return errors
 
 
 # TRL's losses of pairs. Those of the second group compare the pairs of a step with each other.

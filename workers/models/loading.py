@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import safetensors.torch
 import torch
+import transformers
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 from transformers import (
@@ -122,6 +123,14 @@ def load_as_saved(
     model, info = _load(factory, source, **options)
     _check_finite(model, source)
     return model, set(info["missing_keys"])
+
+
+def gguf_options(file: str) -> dict[str, Any]:
+    """How a factory is told to unpack the GGUF file of that name; older releases always do."""
+    options: dict[str, Any] = {"gguf_file": file}
+    if hasattr(transformers, "GgufConfig"):
+        options["quantization_config"] = transformers.GgufConfig(dequantize=True)
+    return options
 
 
 def _check_finite(model: nn.Module, source: str | Path) -> None:
@@ -244,6 +253,15 @@ def shares_memory(first: nn.Module, second: nn.Module) -> bool:
     """Whether any parameter of one is a parameter of the other: training one would move both."""
     pointers = {p.data_ptr() for p in first.parameters()}
     return any(p.data_ptr() in pointers for p in second.parameters())
+
+
+def freeze_body(model: PreTrainedModel) -> PreTrainedModel:
+    """Leave the score head to train, and the pooler of encoders that have one: it feeds no other
+    layer, so what the body says of a text stays the same."""
+    body = model.base_model.requires_grad_(False)
+    if (pooler := getattr(body, "pooler", None)) is not None:
+        pooler.requires_grad_(True)
+    return model
 
 
 def freeze(model: Model) -> Model:

@@ -39,6 +39,7 @@ from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
 from workers.data.batches import ENCODER_TEMPLATE, PLAIN_TEMPLATE
 from workers.models.loading import (
+    gguf_options,
     load_as_saved,
     load_tokenizer,
     named_model,
@@ -293,9 +294,7 @@ def _holds_tokenizer(folder: Path) -> bool:
 
 def _model(source: Source, adapter: Path | None, purpose: Purpose) -> PreTrainedModel:
     """Whole: every weight comes from a file."""
-    options: dict[str, Any] = dict(source.options)
-    if source.gguf and hasattr(transformers, "GgufConfig"):  # older releases always unpack
-        options["quantization_config"] = transformers.GgufConfig(dequantize=True)
+    options: dict[str, Any] = gguf_options(source.gguf) if source.gguf else {}
     if adapter is not None and purpose.task == "SEQ_CLS":
         options["num_labels"] = 1
     try:

@@ -123,6 +123,7 @@ def _summary(training: Training, partial: Result | None) -> dict[str, Any]:
     summary: dict[str, Any] = {
         "step": step,
         "parameters": preflight.get("parameters"),
+        "trained_parameters": preflight.get("trainable_parameters"),
         "train_rows": len(training.data.train),
         "max_length": training.tokenizer.model_max_length,
         "stopped_at": {

@@ -20,7 +20,7 @@ from workers.config.training import RewardSettings
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
 from workers.layouts.shards import Shares
-from workers.models.loading import load_scorer
+from workers.models.loading import freeze_body, load_scorer
 from workers.models.lora import attach_lora
 from workers.trainers.reward_data import (
     FOLD,
@@ -44,6 +44,8 @@ def fresh_model(
     """The model to train; a new score head depends on the seed alone."""
     set_seed(seed)
     model: Any = load_scorer(source, tokenizer, dropout=settings.dropout)
+    if settings.head_only:
+        freeze_body(model)
     if settings.gradient_checkpointing:
         model.activation_checkpointing_enable()
     if settings.lora_rank:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from tests.workers.recipes.encoders import bert, encoder_folder, modernbert
 from tests.workers.recipes.language import Outcome, Workshop, assistant, user
@@ -111,6 +112,24 @@ def test_any_encoder_folder_with_its_own_tokenizer_learns(
     if rank:
         preflight = outcome.summary["preflight"]
         assert preflight["trainable_parameters"] < 0.5 * preflight["parameters"]
+
+
+def test_a_head_alone_learns_and_leaves_the_embeddings_as_they_were(
+    workshop: Workshop, tmp_path: Path
+) -> None:
+    base = encoder_folder(tmp_path / "encoder", bert())
+    config = QUICK | {"base_model": base, "max_steps": 4, "head_only": True, "learning_rate": 1e-2}
+    outcome = workshop.run_here(workshop.spec("head", "reward", config, data="preferences"))
+    summary = outcome.summary
+    assert summary["trained_parameters"] < 0.5 * summary["parameters"]
+    saved = workshop.store.local_path(outcome.all("CheckpointSaved")[-1]["uri"])
+    trained = load_scorer(saved, load_tokenizer(base))
+    before = load_scorer(base, load_tokenizer(base)).state_dict()
+    moved = {
+        name for name, now in trained.state_dict().items() if not torch.equal(now, before[name])
+    }
+    assert moved
+    assert all("pooler" in name or name.startswith("classifier") for name in moved), moved
 
 
 def test_an_encoder_reads_its_marks_around_the_conversation(tmp_path: Path) -> None:
