@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('training', '0003_push_to_a_hub'),
+        ('training', '0004_kto_runs'),
     ]
 
     operations = [
