@@ -69,17 +69,20 @@ class RunContext:
     _pending: list[tuple[int, dict[str, float | str | None]]] = field(default_factory=list)
     _flushed_at: float = field(default=-math.inf)
     _progress_at: float = field(default=-math.inf)
+    _phase: str = ""
     _saved: dict[int, list[str]] = field(default_factory=dict)  # step -> tags
 
     # --- before the first step ---
 
     def check_memory(self, kind: str, settings: Any) -> None:
         """Before anything is loaded: ends a run that cannot fit."""
+        self.phase("reckoning the memory")
         self._looker().check_memory(self, kind, settings)
 
     def look_before(self, kind: str, settings: Any, parts: Any) -> Any:
         """The report of the preflight on `parts` (`workers.preflight.findings`); ends a run whose
         fault it finds. On a fresh start only."""
+        self.phase("checking data, reward and models before the first step")
         return self._looker().run_preflight(self, kind, settings, parts)
 
     def _looker(self) -> Preflight:
@@ -122,6 +125,13 @@ class RunContext:
         self._progress_at = now
         self.emit(Progress(step=step, total_steps=total, phase=phase, eta_s=eta_s))
 
+    def phase(self, words: str) -> None:
+        """Say what goes on before the first step; once a step is told, that says enough."""
+        if self._progress_at == -math.inf and words != self._phase:
+            self._phase = words
+            step = self.spec.resume.step if self.spec.resume else 0
+            self.emit(Progress(step=step, phase=words))
+
     def flush(self) -> None:
         """Send buffered metrics: one event per set of names, so that no point is invented."""
         pending, self._pending = self._pending, []
@@ -162,6 +172,7 @@ class RunContext:
     def input_path(self, role: str) -> Path:
         """The verified local folder of the input `role`; `RecipeError` when absent or damaged."""
         ref = self._input(role)
+        self.phase(f"fetching the input {role}")
         return self._tree(ref.uri, ref.sha256, f"input '{role}'")
 
     def input_file(self, role: str) -> Path:

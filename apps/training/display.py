@@ -9,6 +9,7 @@ from typing import Any
 
 from apps.common.numbers import fixed
 from apps.training.models import Run, RunAttempt
+from workers.config import recipe_config
 from workers.contract.jobs import ONE, TORCHRUN
 from workers.contract.metrics import HEADLINES
 from workers.contract.traits import TRAITS
@@ -48,8 +49,21 @@ def progress(run: Run, attempt: RunAttempt | None = None) -> RunProgress:
     percent = min(100, int(100 * run.step / run.total_steps))
     words = f"step {run.step:,} of {run.total_steps:,}"
     if run.state == Run.State.FINISHED and run.step < run.total_steps:
-        words += ", finished early"
+        words += f", finished early{_why_early(run)}"
     return RunProgress(percent, words, tone, _eta(run, attempt))
+
+
+def _why_early(run: Run) -> str:
+    """What ended it before its last step, as far as its summary and settings tell."""
+    if run.summary.get("stopped_early"):
+        return ": stopped and kept"
+    config = recipe_config(run.kind, run.config)
+    longest, took = config.get("max_seconds"), run.seconds
+    if isinstance(longest, int | float) and took is not None and took >= longest:
+        return f": max_seconds ({longest:g}) were over"
+    if run.summary.get("stopped_by") == "patience" or config.get("patience"):
+        return f": no better for {config.get('patience')} evaluations (patience)"
+    return ""
 
 
 def _eta(run: Run, attempt: RunAttempt | None) -> float | None:

@@ -169,6 +169,13 @@ class Run(Named):
     def is_live(self) -> bool:
         return self.state in self.LIVE_STATES
 
+    @property
+    def seconds(self) -> float | None:
+        """Wall time from its first start to its end; None of one that has not ended."""
+        if self.started_at is None or self.ended_at is None:
+            return None
+        return (self.ended_at - self.started_at).total_seconds()
+
 
 class FolderDeletion(models.Model):
     """A folder of the artifact store whose run was deleted; the sweep deletes it, then this row."""

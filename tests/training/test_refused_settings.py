@@ -218,7 +218,7 @@ def test_two_fields_of_a_rule_are_both_named(client: Client, project: Project, e
     assert {"batch_size", "minibatch_size"} <= words
 
 
-TRAINED = ("sft", "reward", "dpo", "ppo", "grpo")
+TRAINED = ("sft", "reward", "dpo", "kto", "ppo", "grpo")
 
 
 @pytest.mark.parametrize("kind", TRAINED)

@@ -2,14 +2,17 @@
 
 import random
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from apps.accounts.models import Project
 from apps.common.errors import Missing
 from apps.snapshots.models import Snapshot
 from apps.training import selectors, services
+from apps.training.display import progress
 from apps.training.models import Run, RunAttempt
 from tests.training.reports import measured, report, saved
 from workers.contract import Failed, Finished, Log, Metrics, Opened, Sample
@@ -178,3 +181,30 @@ def test_lineage_leads_from_a_run_to_its_snapshots_and_back(
     assert [descendant.name for descendant in child.outputs] == ["third"]
     assert selectors.lineage_down(third) == []
     assert selectors.lineage_up(run) == []
+
+
+@pytest.mark.parametrize(
+    ("config", "summary", "seconds", "said"),
+    [
+        ({}, {"stopped_early": True}, 5, "step 3 of 9, finished early: stopped and kept"),
+        ({"max_seconds": 50.0}, {}, 61, "step 3 of 9, finished early: max_seconds (50) were over"),
+        ({"max_seconds": 50.0}, {}, 5, "step 3 of 9, finished early"),
+        ({"patience": 4}, {"stopped_by": "patience"}, 5, "no better for 4 evaluations (patience)"),
+        ({}, {}, 5, "step 3 of 9, finished early"),
+    ],
+)
+def test_a_run_that_finished_early_says_what_ended_it(
+    config: dict[str, Any], summary: dict[str, Any], seconds: int, said: str
+) -> None:
+    start = timezone.now()
+    run = Run(
+        kind="ppo",
+        state="finished",
+        step=3,
+        total_steps=9,
+        config=config,
+        summary=summary,
+        started_at=start,
+        ended_at=start + timedelta(seconds=seconds),
+    )
+    assert progress(run).words.endswith(said)

@@ -175,3 +175,14 @@ def test_ranks_beyond_the_first_report_and_save_nothing(tmp_path: Path, clock) -
     context.log("unheard")
     _save(context, 1, "last")
     assert not (tmp_path / "runs").exists()
+
+
+def test_phases_are_told_until_the_first_step(tmp_path: Path, clock) -> None:
+    context, events = make(tmp_path, clock)
+    context.phase("loading the models")
+    context.phase("loading the models")
+    context.phase("checking")
+    context.progress(1, 10, "training")
+    context.phase("fetching the input judge")
+    told = [(e.step, e.phase) for e in events if isinstance(e, Progress)]
+    assert told == [(0, "loading the models"), (0, "checking"), (1, "training")]

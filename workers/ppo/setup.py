@@ -103,6 +103,7 @@ def load_models(context: RunContext, settings: PPOSettings) -> Models:
     start = context.input_path("policy" if context.has_input("policy") else "sft")
     reference_folder = context.input_path("reference") if context.has_input("reference") else start
     resumed = context.resume_path()
+    context.phase("loading the models")
     tokenizer = load_tokenizer(resumed or start)
     adapters = settings.lora_rank > 0
     actor_critic = _actor_critic(start if adapters else resumed or start, settings)

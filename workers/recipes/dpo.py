@@ -131,6 +131,7 @@ def begin(context: RunContext, settings: SampledSettings) -> Start:
     """The models of a run, seeded."""
     set_seed(context.spec.seed)
     folder = context.input_path("sft")
+    context.phase("loading the models")
     tokenizer = load_tokenizer(folder)
     policy, reference = with_reference(load_causal(folder), settings)
     max_length = min(settings.max_length, readable_length(reference.model, tokenizer))

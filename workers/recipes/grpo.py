@@ -144,6 +144,7 @@ def load_models(context: RunContext, settings: GRPOSettings) -> Models:
     what it starts from, and is held to, is the input all the same."""
     start = context.input_path("policy" if context.has_input("policy") else "sft")
     reference_folder = context.input_path("reference") if context.has_input("reference") else start
+    context.phase("loading the models")
     tokenizer = load_tokenizer(start)
     policy = load_causal(start)
     _check_room(policy, settings)

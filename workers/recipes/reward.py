@@ -56,6 +56,7 @@ def run(context: RunContext) -> dict[str, Any]:
 
 def _prepare(context: RunContext, settings: RewardSettings) -> Training:
     source = _source(context, settings)
+    context.phase("loading the models")
     tokenizer = load_tokenizer(source)
     model = fresh_model(source, tokenizer, settings, seed=context.spec.seed)
     max_length = min(settings.max_length, readable_length(model, tokenizer))

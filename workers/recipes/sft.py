@@ -218,6 +218,7 @@ def _base(
         source = context.input_path("base")
     if source is None and settings.base_model is not None:
         source = named_model(settings.base_model)
+    context.phase("loading the models")
     if source is not None:
         return load_tokenizer(source), load_causal(source)
     if not settings.toy:

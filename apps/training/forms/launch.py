@@ -174,8 +174,12 @@ class RunForm(NeedsForm):
         needs = {need.roles[0]: need for need in KINDS[self.kind].needs if len(need.roles) == 1}
         taken = _inputs_of(source) if source else {}
         judges = held_out_judges(self.project.pk) if self.kind in REWARDED else set()
+        found: dict[tuple[Role, bool], Any] = {}  # several roles take the same things
         for role, rule in KINDS[self.kind].roles.items():
-            groups = _role_choices(self.project, rule, judges if role == "reward" else set())
+            key = (rule, role == "reward")
+            if key not in found:
+                found[key] = _role_choices(self.project, rule, judges if key[1] else set())
+            groups = found[key]
             field = forms.ChoiceField(
                 label=ROLE_LABELS.get(role, role),
                 required=False,

@@ -22,7 +22,7 @@ OWN: dict[str, Callable[[Run], Any]] = {
     "kind": lambda run: run.get_kind_display(),
     "state": lambda run: run.get_state_display(),
     "started": lambda run: run.started_at,
-    "duration": lambda run: run_seconds(run),
+    "duration": lambda run: run.seconds,
 }
 
 
@@ -110,13 +110,6 @@ def columns_offered(kinds: Iterable[str]) -> dict[str, str]:
     return {METRIC + name: metric_or_own(name).title for name in sorted(metrics)} | {
         SETTING + name: name for name in sorted(settings)
     }
-
-
-def run_seconds(run: Run) -> float | None:
-    """Wall time from its start to its end; None of one that has not ended."""
-    if run.started_at is None or run.ended_at is None:
-        return None
-    return (run.ended_at - run.started_at).total_seconds()
 
 
 def _order(value: Any, numbers: bool) -> Any:

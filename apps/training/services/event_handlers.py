@@ -148,6 +148,7 @@ def _opened(run: Run, attempt: RunAttempt, event: Opened, at: datetime) -> None:
     run.started_at = run.started_at or at
     if run.state == Run.State.QUEUED:
         run.state = Run.State.RUNNING
+    run.phase = "loading the libraries"  # which takes longer than all else before the first phase
 
 
 def check_points(event: Metrics) -> None:

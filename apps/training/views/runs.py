@@ -19,7 +19,7 @@ from apps.training import display, selectors, services
 from apps.training.guidance import PREFLIGHT, failure_of, next_step
 from apps.training.models import Run
 from apps.training.screens import charts, checks, repeat, rollback, samples
-from apps.training.screens.run_table import MOST_SORTED, RunTable, run_seconds
+from apps.training.screens.run_table import MOST_SORTED, RunTable
 from apps.training.selectors import pages
 from apps.training.selectors.queueing import queue_words, why_it_waits
 from apps.training.services.held_out import judge_people
@@ -77,7 +77,6 @@ def run_list(request: Request) -> HttpResponse:
                 "waits": words.get(run.pk, ""),
                 "group_size": sizes.get(run.group, 0),
                 "cells": table.cells(run),
-                "seconds": run_seconds(run),
             }
             for run in page
         ],
