@@ -12,7 +12,7 @@ NOTEBOOKS := .venv-notebooks/.installed
 BIOME := .node/biome-2.6.8
 
 .DEFAULT_GOAL := help
-.PHONY: help install models run test test-spread test-trl test-system demo bench lint format messages lock clean
+.PHONY: help install models run test test-spread test-trl test-system demo demo-real bench lint format messages lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -60,6 +60,9 @@ test-system: $(STAMP) $(FUZZER) $(NOTEBOOKS) ## kill every part, fill the disk, 
 
 demo: $(STAMP) ## the whole circle headless, at most ten minutes; writes VAR_DIR/demo/report.json
 	@exec $(BIN)/python manage.py demo
+
+demo-real: $(STAMP) ## the circle on the models of make models, at most two hours; SMALL=yes takes minutes
+	@exec $(BIN)/python manage.py demo --real $(if $(filter yes,$(SMALL)),--small)
 
 bench: $(STAMP) $(if $(filter ppo_step,$(B)),$(TRL_PPO)) $(if $(filter diagnosis,$(B)),$(RIVALS)) ## list the benchmarks, or run one: make bench B=name
 	@$(BIN)/python -m benchmarks $(B)

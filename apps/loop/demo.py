@@ -4,14 +4,13 @@ Each step looks at what is there and does the rest, so the build can be killed a
 again. How long a step took is written into the audit log when it was done, for the report.
 """
 
-import gzip
 import json
 import os
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +24,26 @@ from apps.agreement.services.reports import report_refresh
 from apps.common.errors import DomainError
 from apps.labeling.models import Comparison, Vote
 from apps.labeling.services import comparisons_import, project_create, votes_import
-from apps.loop.services import CircleData, circle_start
+from apps.loop.row_files import (
+    JUDGE_DEBATES,
+    comparison_rows,
+    demonstration_rows,
+    pair_rows,
+    prompt_rows,
+    reward_debates,
+    short_argument_rows,
+    short_prompt_rows,
+    vote_rows,
+)
+from apps.loop.services import CircleData, Pretrained, circle_start
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import DEV, TRAIN, RecipeFilters, SnapshotRecipe, in_order
-from apps.snapshots.selectors.prompts import held_out_prompts, prompt_keys
+from apps.snapshots.selectors.prompts import held_out_prompts
 from apps.snapshots.selectors.snapshots import comparison_counts
 from apps.snapshots.services.freezing import snapshot_freeze
 from apps.snapshots.services.importing import snapshot_import
 from apps.training.models import Run
+from workers.contract import pretrained
 
 SLUG, NAME = "arguments", "Arguments"
 DESCRIPTION = (
@@ -47,7 +58,6 @@ PEOPLE = (
     ("ada", "Ada", Role.ADMIN),
 )
 PERSON, STAGE = "demo.person", "demo.stage"  # in the audit log
-PRESET = "demo"
 BATCH = "UKPConvArg1"
 VOTES_PER_PAIR = 5
 AUDIT_SHARE = 0.3  # of what reviewers get: a blind look at the crowd's votes
@@ -72,6 +82,47 @@ NAMES = {
     "judge_preferences": "Argument preferences for the judge",
 }
 
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much of the circle on pretrained models is done. pairs: rows of each file at most;
+    settings: {stage: what differs from its preset}."""
+
+    name: str = ""
+    pairs: int | None = None
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+# Every stage, in minutes: whether it works, not what it reaches.
+SMALL = Size(
+    name=", small",
+    pairs=48,
+    settings={
+        "sft": {"max_steps": 3, "imitation_prompts": 4, "sample_prompts": 1},
+        "reward": {"max_steps": 2, "batch_size": 8},
+        "judge": {"max_steps": 3, "batch_size": 8},
+        "dpo": {"max_steps": 2, "batch_size": 4, "sample_prompts": 1},
+        "ppo": {
+            "steps": 2,
+            "critic_warmup_steps": 1,
+            "batch_size": 4,
+            "minibatch_size": 2,
+            "eval_prompts": 4,
+        },
+        "evaluate": {"max_prompts": 4},
+        "assess": {
+            "max_pairs": 50,
+            "max_outputs": 2,
+            "probe_prompts": 10,
+            "effect_answers": 10,
+            "best_of_prompts": 0,
+        },
+        "generate": {"max_prompts": 2},
+    },
+)
+FULL = Size()
+SHORT_PAIRS, SHORT_PAIR_WORDS = 400, 60  # of DPO, which reads every pair with policy and reference
+
 Say = Callable[[str], None]
 
 
@@ -84,8 +135,26 @@ class Workspace:
     runs: dict[str, Run]
 
 
-def demo_build(*, say: Say) -> Workspace:
-    """Everything up to the queued runs; quick when it is all there already."""
+def pretrained_models() -> Pretrained | None:
+    """What `make models` left in VAR_DIR, if it did."""
+    folder = (Path(settings.VAR_DIR) / "models").absolute()
+    if not pretrained.installed(folder):
+        return None
+    return Pretrained(str(folder / pretrained.POLICY), str(folder / pretrained.ENCODER))
+
+
+def demo_build(*, say: Say, real: Size | None = None) -> Workspace:
+    """Everything up to the queued runs; quick when it is all there already.
+
+    real: the circle runs on the models of `make models`, in this size; None: on a small one that it
+    builds itself. Raises `DomainError` where the models are missing.
+    """
+    models = pretrained_models() if real is not None else None
+    if real is not None and models is None:
+        raise DomainError(
+            f"There are no models in {settings.VAR_DIR}/models. Run `make models` first.",
+            code="no_models",
+        )
     with _alone(say):
         people = _people(say)
         project = _project(people, say)
@@ -93,8 +162,17 @@ def demo_build(*, say: Say) -> Workspace:
             _comparisons(project, say)
             _votes(project, say)
         _agreement(project, say)
-        data = _datasets(project, people["emil"], say)
-        runs = circle_start(project=project, data=data, user=people["emil"], preset=PRESET, seed=1)
+        emil = people["emil"]
+        data = _published(project, emil, say, real) if real else _datasets(project, emil, say)
+        runs = circle_start(
+            project=project,
+            data=data,
+            user=emil,
+            preset="real" if real else "demo",
+            seed=1,
+            pretrained=models,
+            settings=real.settings if real else None,
+        )
         say(f"runs: {len(runs)} in the queue, {', '.join(runs)}")
         return Workspace(project, data, runs)
 
@@ -226,30 +304,75 @@ def _agreement(project: Project, say: Say) -> None:
             report_refresh(project=project)
 
 
-def _datasets(project: Project, user: User, say: Say) -> CircleData:
+def _published(project: Project, user: User, say: Say, size: Size) -> CircleData:
+    """Datasets of the published pairs, whose labels nobody gave here. The four debates on which the
+    project has votes are held out of all of them; reward model and judge share no debate."""
+    _end_killed(project)
+    learned = reward_debates()
+    short = min(SHORT_PAIRS, size.pairs or SHORT_PAIRS)
+    given: dict[str, tuple[str, str, Callable[[], list[dict[str, Any]]]]] = {
+        "preferences": (
+            "Published argument pairs",
+            "preferences",
+            lambda: pair_rows(learned, most=size.pairs),
+        ),
+        "judge_preferences": (
+            "Published argument pairs for the judge",
+            "preferences",
+            lambda: pair_rows(JUDGE_DEBATES, most=size.pairs),
+        ),
+        "policy_preferences": (
+            "Published pairs of short arguments",
+            "preferences",
+            lambda: pair_rows(learned, words=SHORT_PAIR_WORDS, most=short),
+        ),
+        "demonstrations": ("Short arguments", "demonstrations", short_argument_rows),
+        "prompts": ("Short debate prompts", "prompts", short_prompt_rows),
+    }
+    with _stage(project, f"published{size.name}", say, "importing published pairs"):
+        made = {}
+        for part, (name, kind, rows) in given.items():
+            name += size.name
+            made[part] = _frozen(project, name) or snapshot_import(
+                project=project, kind=kind, name=name, rows=rows(), user=user
+            )
+    for snapshot in made.values():
+        _say_rows(snapshot, say)
+    return CircleData(**made)
+
+
+def _end_killed(project: Project) -> None:
     killed = Snapshot.objects.filter(project=project, state=Snapshot.State.DRAFT, queued_at=None)
     killed.update(state=Snapshot.State.FAILED, error="Its process was killed.")
+
+
+def _say_rows(snapshot: Snapshot, say: Say) -> None:
+    rows = in_order(snapshot.counts["rows"])
+    say(f"dataset: {snapshot.name}: " + ", ".join(f"{k} {n:,}" for k, n in rows.items()))
+
+
+def _datasets(project: Project, user: User, say: Say) -> CircleData:
+    _end_killed(project)
     with _stage(project, "datasets", say, "freezing datasets"):
-        main = _frozen(project, "preferences") or snapshot_freeze(
+        main = _frozen(project, NAMES["preferences"]) or snapshot_freeze(
             project=project, name=NAMES["preferences"], recipe=MAIN, user=user
         )
         given = {
-            kind: _frozen(project, kind)
+            kind: _frozen(project, NAMES[kind])
             or snapshot_import(project=project, kind=kind, name=NAMES[kind], rows=rows, user=user)
             for kind, rows in (
                 ("demonstrations", demonstration_rows()),
                 ("prompts", prompt_rows(held_out=set(held_out_prompts(main).tolist()))),
             )
         }
-        judge = _frozen(project, "judge_preferences") or snapshot_freeze(
+        judge = _frozen(project, NAMES["judge_preferences"]) or snapshot_freeze(
             project=project,
             name=NAMES["judge_preferences"],
             recipe=judge_recipe(project, main),
             user=user,
         )
     for snapshot in (main, judge):
-        rows = in_order(snapshot.counts["rows"])
-        say(f"dataset: {snapshot.name}: " + ", ".join(f"{k} {n:,}" for k, n in rows.items()))
+        _say_rows(snapshot, say)
     return CircleData(preferences=main, judge_preferences=judge, **given)
 
 
@@ -271,9 +394,9 @@ def judge_recipe(project: Project, main: Snapshot) -> SnapshotRecipe:
     )
 
 
-def _frozen(project: Project, which: str) -> Snapshot | None:
+def _frozen(project: Project, name: str) -> Snapshot | None:
     return (
-        Snapshot.objects.filter(project=project, name=NAMES[which], state=Snapshot.State.FROZEN)
+        Snapshot.objects.filter(project=project, name=name, state=Snapshot.State.FROZEN)
         .order_by("created_at")
         .first()
     )
@@ -318,82 +441,3 @@ def _alone(say: Say) -> Iterator[None]:
             yield
         finally:
             cursor.execute("select pg_advisory_unlock(%s)", [_LOCK])
-
-
-# The data in `data/`: public votes and texts that anyone may use (see data/LICENCES.md).
-
-
-Row = dict[str, Any]
-
-SOURCE, LICENCE = "UKPConvArg1", "CC-BY-4.0"
-# The debates' prompts end with the first of these. Four ways to ask make 32 prompts of 8 stances,
-# enough to answer at every evaluation, and none of them stands in a demonstration.
-PHRASINGS = (
-    "Write a convincing argument for this stance.",
-    "Give one strong argument for this stance.",
-    "Argue for this stance in a few sentences.",
-    "Convince a sceptic of this stance.",
-)
-
-
-def _rows(name: str) -> Iterator[Row]:
-    path = settings.BASE_DIR / "data" / f"{name}.jsonl.gz"
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        for line in lines:
-            yield json.loads(line)
-
-
-def comparison_rows() -> list[Row]:
-    """For `comparisons_import`: 2,200 pairs of arguments with their published labels."""
-    rows = []
-    for row in _rows("comparisons"):
-        first, second = row["source"].split("_")  # ids of the two arguments at the source
-        rows.append(
-            {
-                "id": row["item"],
-                "prompt": row["prompt"],
-                "response_a": row["response_a"],
-                "response_b": row["response_b"],
-                "gold": row["gold"],
-                "group": row["debate"],
-                "topic": row["topic"],
-                "language": "en",
-                "source": SOURCE,
-                "licence": LICENCE,
-                "origin": "human",
-                "origin_ref_a": first,
-                "origin_ref_b": second,
-            }
-        )
-    return rows
-
-
-def vote_rows() -> list[Row]:
-    """For `votes_import`: 10,967 votes of 2,134 people."""
-    return [
-        {"comparison": row["item"], "annotator": row["annotator"], "choice": row["choice"]}
-        for row in _rows("votes")
-    ]
-
-
-def demonstration_rows() -> list[Row]:
-    """For `snapshot_import`: winning arguments of other debates, GSM8K, seed tasks."""
-    return list(_rows("demonstrations"))
-
-
-def prompt_rows(*, held_out: Collection[int] = ()) -> list[Row]:
-    """For `snapshot_import`: the stances that were voted on, each asked in four ways. Stances whose
-    prompts (as `prompt_keys`) are held out elsewhere are held out here."""
-    rows = []
-    for row in _rows("prompts"):
-        if row["voted"]:
-            (key,) = prompt_keys([[{"role": "user", "content": row["prompt"]}]]).tolist()
-            about = {
-                "group": row["topic"],
-                "source": row["source"],
-                "licence": row["licence"],
-                "split": DEV if key in held_out else TRAIN,
-            }
-            asked = row["prompt"].removesuffix(PHRASINGS[0])
-            rows += [{"prompt": asked + phrasing, **about} for phrasing in PHRASINGS]
-    return rows

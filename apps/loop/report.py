@@ -7,20 +7,26 @@ the report holds None.
 import os
 import platform
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from django.db.models import Count
 from django.utils import timezone
 
 from apps.agreement.models import AgreementReport
+from apps.evaluation.selectors.models import judgement_of
 from apps.labeling.models import Comparison, Vote
 from apps.loop import selectors
 from apps.loop.demo import BATCH, Workspace, stage_seconds
 from apps.snapshots.models import Snapshot
-from apps.snapshots.recipe import in_order
+from apps.snapshots.recipe import HELDOUT_GROUPS, TRAIN, in_order
 from apps.snapshots.selectors.prompts import prompt_overlap
+from apps.snapshots.storage import artifact_store
 from apps.training.models import Checkpoint, Run, Sample
 from apps.training.selectors.metrics import metric_series
+from apps.training.selectors.runs import checkpoint_for_use
+from measures.blocks import Intervals
+from workers.contract.reasons import in_words
 
 CURVES: dict[str, tuple[str, ...]] = {
     "sft": ("loss", "eval/loss"),
@@ -51,6 +57,9 @@ CURVES: dict[str, tuple[str, ...]] = {
 }
 
 
+SHOWN_ANSWERS = 12
+
+
 def report_make(workspace: Workspace) -> dict[str, Any]:
     """A JSON object; see docs/demo.md for each part."""
     project, runs = workspace.project, workspace.runs
@@ -72,6 +81,50 @@ def report_make(workspace: Workspace) -> dict[str, Any]:
         "assessment": runs["assess"].summary,
         "fresh_pairs": _fresh_pairs(workspace),
         "audit_samples": _audit_samples(runs["ppo"]),
+        "debates": _debates(workspace),
+        "reward_page": _reward_page(runs["reward"]),
+        "answers": list(
+            Sample.objects.filter(run=runs["evaluate"])
+            .order_by("seq")
+            .values("prompt", "response", "baseline", "reward")[:SHOWN_ANSWERS]
+        ),
+    }
+
+
+def _debates(workspace: Workspace) -> dict[str, list[str]]:
+    """By what was done with them, as the frozen files have it."""
+    store, data = artifact_store(), workspace.data
+
+    def named(snapshot: Snapshot, split: str) -> list[str]:
+        if split not in snapshot.counts["rows"]:
+            return []
+        rows = store.lines(f"{snapshot.uri}/{split}.jsonl")
+        return sorted({row["group"] for row in rows})
+
+    return {
+        "held_out": named(data.preferences, HELDOUT_GROUPS),
+        "reward": named(data.preferences, TRAIN),
+        "judge": named(data.judge_preferences, TRAIN),
+    }
+
+
+def _reward_page(run: Run) -> dict[str, Any]:
+    """What the reward model's page says: its comparison with length and counted words, on the same
+    pairs, and each line's verdict in words."""
+    checkpoint = checkpoint_for_use(run)
+    if checkpoint is None:
+        return {"accuracy": {}, "lines": {}}
+    findings = {one.line: one for one in judgement_of(checkpoint, quick=True).findings}
+    rows = [
+        row
+        for block in findings["accuracy"].evidence
+        if isinstance(block, Intervals)
+        for row in block.rows
+    ]
+    shown = ("accuracy", "beats_length", "beats_words", "overfit")
+    return {
+        "accuracy": {name: in_words(asdict(found)) for name, found in rows},
+        "lines": {name: f"{findings[name].verdict}. {findings[name].says}" for name in shown},
     }
 
 
@@ -335,3 +388,97 @@ def _number(value: Any, scale: float = 1, *, digits: int = 3) -> str:
     if not isinstance(value, int | float):
         return "—" if value is None else str(value)
     return f"{value * scale:.{digits}g}"
+
+
+# The report of the circle on pretrained models, for people to read.
+
+
+def markdown_lines(report: Report) -> Iterator[str]:
+    """What was reached, as Markdown; a figure that is bad is printed as it is."""
+    evaluation, page = report["evaluation"], report["reward_page"]
+    yield "# The circle on pretrained models"
+    yield ""
+    yield (
+        f"Made {report['made_at'][:16]} UTC on {report['machine']['cores']} cores. The policy is "
+        "SmolLM2-135M-Instruct with adapters, the reward model all-MiniLM-L6-v2 fine-tuned for one "
+        "pass, the judge a head on the frozen embeddings of all-MiniLM-L6-v2, trained on other "
+        "debates. Held out by name before anything was trained: "
+        + ", ".join(report["debates"]["held_out"])
+        + "."
+    )
+    yield from _section("Minutes", ("stage", "minutes"), _minutes(report))
+    yield from _section(
+        "Right on pairs of unseen debates",
+        ("who", "share right, 95 % interval"),
+        [(name, _interval(found, scale=100, unit=" %")) for name, found in _accuracies(report)],
+    )
+    yield ""
+    yield f"The reward model's page: {_lines(report['assessment'])}."
+    yield from (f"- `{name}`: {said}" for name, said in page["lines"].items())
+    yield from _section(
+        f"PPO against SFT on {evaluation.get('prompts', 0)} prompts",
+        ("figure", "value"),
+        _compared(report),
+    )
+    yield ""
+    yield "## Answers"
+    for sample in report["answers"]:
+        asked = sample["prompt"][-1]["content"].replace("\n", " / ")
+        yield from ("", f"**{asked}**", "", f"- PPO: {_line(sample['response'])}")
+        yield f"- SFT: {_line(sample['baseline'])}"
+
+
+def _compared(report: Report) -> list[tuple[str, str]]:
+    runs, evaluation = report["runs"], report["evaluation"]
+    rows = [
+        (
+            f"{words}, by the {by}",
+            _interval((evaluation.get(by) or {}).get(name), scale=100, unit=" %"),
+        )
+        for name, words in (("win_rate", "win rate"), ("people_win_rate", "share of people"))
+        for by in ("judge", "reward")
+    ]
+    for name, words, scale in (
+        ("response_length", "tokens per answer", 1),
+        ("ended_share", "answers that ended (%)", 100),
+        ("kl", "KL from SFT (nats per answer)", 1),
+    ):
+        for role in ("policy", "sft"):
+            value = (evaluation.get(role) or {}).get(name)
+            rows.append((f"{words}, {'PPO' if role == 'policy' else 'SFT'}", _number(value, scale)))
+    return [
+        *rows,
+        ("SFT loss (nats/token)", _curve(runs["sft"], "loss")),
+        ("DPO margin, held out", _curve(runs["dpo"], "eval/rewards/margins")),
+        ("DPO KL (nats/sequence)", _curve(runs["dpo"], "objective/kl")),
+        ("PPO reward", _curve(runs["ppo"], "eval/score")),
+        ("PPO judge's score", _curve(runs["ppo"], "eval/held_out_score")),
+    ]
+
+
+def _section(title: str, heads: tuple[str, ...], rows: list[tuple[str, str]]) -> Iterator[str]:
+    yield from ("", f"## {title}", "", f"| {' | '.join(heads)} |", "|---|---|")
+    yield from (f"| {name} | {value} |" for name, value in rows)
+
+
+def _minutes(report: Report) -> list[tuple[str, str]]:
+    seconds = report["seconds"]
+    parts = [*seconds["build"].items(), *seconds["runs"].items()]
+    parts.append(("first run queued to last one ended", seconds["circle_total"] or 0.0))
+    return [(name, f"{value / 60:.1f}") for name, value in parts]
+
+
+def _accuracies(report: Report) -> Iterator[tuple[str, Any]]:
+    """Of the held-out debates; the page's own comparison is on the pairs that it drew."""
+    for stage in ("reward", "judge"):
+        found = (report["reward_models"][stage] or {}).get("heldout_groups") or {}
+        yield "reward model" if stage == "reward" else "judge", found.get("accuracy")
+        if stage == "reward":
+            yield "the longer one wins", found.get("length_only")
+            yield "reward model − the longer one", found.get("difference")
+    for name, found in report["reward_page"]["accuracy"].items():
+        yield f"on the page: {name}", found
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())

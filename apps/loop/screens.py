@@ -29,6 +29,7 @@ from apps.labeling.selectors.forecast import Work, minutes_per_ten, votes_since,
 from apps.labeling.selectors.own import attempts_of, gold_of
 from apps.labeling.services import LABELERS
 from apps.labeling.texts import excerpt
+from apps.loop.demo import SLUG, pretrained_models
 from apps.loop.selectors import SentPairs, batch_of, pairs_file, pairs_sent
 from apps.monitoring.models import Incident
 from apps.monitoring.selectors.incidents import bell_count as incidents_open
@@ -280,7 +281,8 @@ class NewModel:
 
 @dataclass(frozen=True, slots=True)
 class Engineering:
-    """fresh: votes since the last dataset, and since what the last reward model was trained on."""
+    """fresh: votes since the last dataset, and since what the last reward model was trained on.
+    without_models: a demo on the small model that it builds, for `make models` was not run."""
 
     live: Sequence[LiveRun]
     models: Sequence[NewModel]
@@ -288,6 +290,7 @@ class Engineering:
     fresh: dict[str, int]
     dataset: Snapshot | None
     reward: Run | None
+    without_models: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,6 +415,7 @@ def _engineering(project: Project) -> Engineering:
         ),
         dataset=dataset,
         reward=reward,
+        without_models=project.slug == SLUG and pretrained_models() is None,
     )
 
 

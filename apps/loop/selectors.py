@@ -1,6 +1,7 @@
 """Reading the circle: its runs, and whether its two reward models are independent."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from django.db.models import Count, Q, Sum
 from django.db.models.functions import Coalesce
@@ -18,7 +19,11 @@ from apps.training.models import Artifact, Run
 CANDIDATES = "candidates"  # purpose of an artifact of generated pairs, see workers.contract
 # In the audit log; of the first two one for each run that sends its pairs by itself.
 QUEUED, REFUSED, TAKEN_BACK = "pairs.queued", "pairs.refused", "pairs.taken_back"
-STAGES = ("sft", "reward", "judge", "dpo", "ppo", "evaluate", "assess", "generate")
+# The first two are of rounds that start from pretrained models.
+STAGES = (
+    *("policy", "encoder", "sft", "reward", "judge"),
+    *("dpo", "ppo", "evaluate", "assess", "generate"),
+)
 
 
 def launch_key(preset: str, snapshot: Snapshot, stage: str, round_number: int = 1) -> str:
@@ -81,9 +86,10 @@ def pairs_sent(run: Run) -> SentPairs:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Who and what stands behind the training rows of a preference snapshot."""
+    """Who and what stands behind the training rows of a preference snapshot. annotators: None
+    where the labels were given elsewhere, by nobody that is known here."""
 
-    annotators: frozenset[int]
+    annotators: frozenset[int] | None
     groups: frozenset[str]
     arguments: frozenset[str]
 
@@ -97,21 +103,23 @@ class Independence:
 
     @property
     def shared(self) -> dict[str, int]:
-        return {
-            name: len(getattr(self.first, name) & getattr(self.second, name))
+        sides = {
+            name: (getattr(self.first, name), getattr(self.second, name))
             for name in ("annotators", "groups", "arguments")
         }
+        return {name: len(a & b) for name, (a, b) in sides.items() if None not in (a, b)}
 
     @property
     def proved(self) -> bool:
-        return not any(self.shared.values()) and bool(self.first.annotators)
+        known = self.first.arguments if self.first.annotators is None else self.first.annotators
+        return not any(self.shared.values()) and bool(known)
 
-    def figures(self) -> dict[str, dict[str, int]]:
+    def figures(self) -> dict[str, dict[str, Any]]:
         """Counts of both sides and of what they share, for reports."""
         sides = {"preferences": self.first, "judge": self.second}
         return {
             name: {
-                "annotators": len(side.annotators),
+                "annotators": None if side.annotators is None else len(side.annotators),
                 "groups": len(side.groups),
                 "arguments": len(side.arguments),
             }
@@ -146,7 +154,9 @@ def independence_required(*, preferences: Snapshot, judge: Snapshot) -> Independ
 def _side(snapshot: Snapshot) -> Side:
     rows = list(artifact_store().lines(f"{snapshot.uri}/{TRAIN}.jsonl"))
     return Side(
-        annotators=voters(training_votes([snapshot.pk])),
+        annotators=None
+        if snapshot.is_imported
+        else frozenset(voters(training_votes([snapshot.pk]))),
         groups=frozenset(row["group"] for row in rows),
         arguments=frozenset(
             argument_key(row["prompt"], row[side])

@@ -42,6 +42,20 @@ class CircleData:
     prompts: Snapshot
     preferences: Snapshot
     judge_preferences: Snapshot
+    policy_preferences: Snapshot | None = None  # what DPO learns from, where not `preferences`
+
+
+@dataclass(frozen=True, slots=True)
+class Pretrained:
+    """Folders of the worker, below its MODEL_FOLDERS: what the policy starts from, and the encoder
+    of reward model and judge."""
+
+    policy: str
+    encoder: str
+
+
+# The judge of a round on pretrained models: a head on what the encoder says of a text anyway.
+JUDGE_HEAD = {"head_only": True, "learning_rate": 1e-3, "epochs": 2}
 
 
 def circle_start(
@@ -53,8 +67,14 @@ def circle_start(
     queue: str = "cpu",
     seed: int = 0,
     round_number: int = 1,
+    pretrained: Pretrained | None = None,
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> dict[str, Run]:
     """Queue SFT, both reward models, DPO, PPO, both judgements and generation; {stage: run}.
+
+    With `pretrained` models these are registered first: SFT starts from the policy, the reward
+    model from the encoder, and the judge is a head on the encoder as it is. Without, SFT builds a
+    small model, from which both start. settings: {stage: what differs from the preset}.
 
     Each run names the runs it reads, so all but the first wait until those are finished. Starting
     the same round again returns the runs there are. `preset` is the recipes' preset of that name.
@@ -66,9 +86,11 @@ def circle_start(
     def launch(stage: str, name: str, inputs: Mapping[str, Input], **config: Any) -> None:
         runs[stage] = run_launch(
             project=project,
-            kind="reward" if stage == "judge" else stage,
+            kind=_KINDS.get(stage, stage),
             name=name if round_number == 1 else f"{name}, round {round_number}",
-            config={"preset": preset} | config,
+            config=config
+            if stage in _REGISTERED
+            else {"preset": preset} | config | dict((settings or {}).get(stage, {})),
             inputs=inputs,
             seed=seed,
             queue=queue,
@@ -77,11 +99,18 @@ def circle_start(
             override_reason=UNATTENDED if stage == "ppo" else "",
         )
 
-    launch("sft", "SFT", {"data": data.demonstrations})
+    start: dict[str, Input] = {}
+    if pretrained is not None:
+        launch("policy", "Pretrained policy", {}, model=pretrained.policy)
+        launch("encoder", "Pretrained encoder", {}, model=pretrained.encoder)
+        start = {"base": runs["policy"]}
+    launch("sft", "SFT", {"data": data.demonstrations} | start)
     sft = runs["sft"]
-    launch("reward", "Reward model", {"data": data.preferences, "sft": sft})
-    launch("judge", "Judge reward model", {"data": data.judge_preferences, "sft": sft})
-    launch("dpo", "DPO", {"data": data.preferences, "sft": sft})
+    body: dict[str, Input] = {"base": runs["encoder"]} if pretrained else {"sft": sft}
+    judging = JUDGE_HEAD if pretrained else {}
+    launch("reward", "Reward model", {"data": data.preferences} | body)
+    launch("judge", "Judge reward model", {"data": data.judge_preferences} | body, **judging)
+    launch("dpo", "DPO", {"data": data.policy_preferences or data.preferences, "sft": sft})
     models: dict[str, Input] = {"reward": runs["reward"], "judge": runs["judge"]}
     # Pairs that other people decided tell a reward that points the wrong way from one that the
     # policy has outwitted.
@@ -92,6 +121,10 @@ def circle_start(
     launch("assess", "Assess the reward model", policy | models | {"data": data.preferences})
     launch("generate", "Fresh pairs from PPO", policy, to_people=True, queue_priority=1.0)
     return runs
+
+
+_REGISTERED = {"policy": "register_policy", "encoder": "register_encoder"}
+_KINDS = _REGISTERED | {"judge": "reward"}
 
 
 @dataclass(frozen=True, slots=True)

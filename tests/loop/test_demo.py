@@ -11,13 +11,15 @@ from apps.accounts.models import AuditEvent, Membership, Project, User
 from apps.common.errors import DomainError
 from apps.labeling.models import Comparison, Vote
 from apps.labeling.services import slot_lease_next
-from apps.loop import demo, report
+from apps.loop import demo, report, row_files, selectors
 from apps.loop.demo import PEOPLE, demo_build, sign_ins_path, stage_seconds
-from apps.loop.report import table_lines
+from apps.loop.report import markdown_lines, table_lines
 from apps.snapshots.models import Snapshot
+from apps.snapshots.storage import artifact_store
 from apps.training.models import Run
 from apps.training.services import metrics_store
 from measures.splits import overlap_containment
+from workers.contract.pretrained import ENCODER, MANIFEST, POLICY
 
 pytestmark = [pytest.mark.django_db, pytest.mark.spread]
 
@@ -31,7 +33,17 @@ def _own_var(settings, tmp_path) -> None:
 @pytest.fixture
 def _slice(monkeypatch) -> None:
     """Every sixth pair: 367 of them with their 1,830 votes, all debates and stances among them."""
-    rows = demo.comparison_rows()[::6]
+    _keep(monkeypatch, 6)
+
+
+@pytest.fixture
+def _few(monkeypatch) -> None:
+    """Every sixtieth pair, for what reads no dataset of votes."""
+    _keep(monkeypatch, 60)
+
+
+def _keep(monkeypatch: pytest.MonkeyPatch, every: int) -> None:
+    rows = demo.comparison_rows()[::every]
     kept = {row["id"] for row in rows}
     votes = [vote for vote in demo.vote_rows() if vote["comparison"] in kept]
     monkeypatch.setattr(demo, "comparison_rows", lambda: rows)
@@ -174,6 +186,99 @@ def test_the_demos_prompts_are_in_no_demonstration() -> None:
     assert overlap_containment(shown, asked).n_both == 0
 
 
+def test_four_debates_are_held_out_by_name_and_the_judge_has_its_own() -> None:
+    voted = {row["group"] for row in demo.comparison_rows()}
+    assert voted == set(row_files.HELD_OUT_DEBATES)
+    learned, judged = demo.reward_debates(), row_files.JUDGE_DEBATES
+    assert (len(learned), len(judged)) == (6, 3)
+    assert not set(learned) & {*judged, *voted}
+    for train in (learned, judged):
+        rows = demo.pair_rows(train)
+        held_out = [row for row in rows if row["split"] == "heldout_groups"]
+        assert {row["group"] for row in held_out} == voted
+        assert {row["group"] for row in rows} - voted == set(train)
+        assert len(held_out) == 1_875
+        assert {row["gold"] for row in rows} == {"a", "b"}
+    assert {row["group"] for row in demo.short_argument_rows()} <= set(learned)
+
+
+def test_the_policy_is_compared_on_questions_without_an_argument() -> None:
+    rows = demo.short_prompt_rows()
+    asked = {row["prompt"] for row in rows if row["split"] == "dev"}
+    assert len(asked) == 48
+    assert not asked & {row["prompt"] for row in rows if row["split"] == "train"}
+    shown = [row["prompt"] for row in demo.short_argument_rows()]
+    assert overlap_containment(shown, sorted(asked)).n_both == 0
+
+
+def test_without_models_the_circle_on_pretrained_ones_says_how_to_get_them(
+    said: list[str],
+) -> None:
+    assert demo.pretrained_models() is None
+    with pytest.raises(DomainError, match="make models"):
+        demo_build(say=said.append, real=demo.FULL)
+    assert not Project.objects.exists()
+
+
+@pytest.mark.usefixtures("_few")
+def test_with_models_the_circle_starts_from_them(said: list[str], settings) -> None:
+    models = settings.VAR_DIR / "models"
+    for name in (POLICY, ENCODER):
+        (models / name).mkdir(parents=True)
+        (models / name / "config.json").write_text("{}")
+    (models / MANIFEST).write_text("{}")
+    made = demo_build(say=said.append, real=demo.SMALL)
+    assert made.runs["policy"].config == {"model": str(models / POLICY)}
+    assert made.runs["encoder"].kind == "register_encoder"
+    assert made.runs["judge"].config["head_only"] is True
+    assert "head_only" not in made.runs["reward"].config
+    reads = {
+        (stage, row.role): row.upstream_id or row.snapshot.name
+        for stage, run in made.runs.items()
+        for row in run.inputs.select_related("snapshot")
+    }
+    assert reads["sft", "base"] == made.runs["policy"].pk
+    assert reads["reward", "base"] == reads["judge", "base"] == made.runs["encoder"].pk
+    assert reads["dpo", "data"] == "Published pairs of short arguments, small"
+    row = next(artifact_store().lines(f"{made.data.preferences.uri}/train.jsonl"))
+    assert row["votes"] == 0
+    assert len(row["cluster_ids"]) == 2  # arguments recur: intervals are over them
+    assert "cluster" not in row
+    assert json.loads(row["metadata"])["votes"] in (4, 5)
+    again = demo_build(say=said.append, real=demo.SMALL)
+    assert again.data == made.data
+    assert {s: r.pk for s, r in again.runs.items()} == {s: r.pk for s, r in made.runs.items()}
+    figures = selectors.independence(
+        preferences=made.data.preferences, judge=made.data.judge_preferences
+    )
+    assert figures.proved
+    assert figures.shared == {"groups": 0, "arguments": 0}
+    _the_report_can_be_read(made)
+
+
+def _the_report_can_be_read(workspace: demo.Workspace) -> None:
+    half = {"value": 0.5, "low": 0.4, "high": 0.6}
+    Run.objects.filter(pk=workspace.runs["evaluate"].pk).update(
+        summary={
+            "prompts": 48,
+            "judge": {"win_rate": half, "people_win_rate": half},
+            "policy": {"response_length": 40.0, "ended_share": 0.5, "kl": 1.25},
+        }
+    )
+    Run.objects.filter(pk=workspace.runs["reward"].pk).update(
+        summary={"splits": {"heldout_groups": {"accuracy": half, "length_only": half}}}
+    )
+    made = json.loads(json.dumps(report.report_make(workspace)))
+    assert len(made["debates"]["held_out"]) == 4
+    assert "annotators" not in made["datasets"]["independence"]["shared"]
+    text = "\n".join(markdown_lines(made))
+    assert "| win rate, by the judge | 50 % (40 to 60) |" in text
+    assert "| KL from SFT (nats per answer), PPO | 1.25 |" in text
+    assert "ban-plastic-water-bottles" in text
+
+
 def test_the_demos_texts_name_their_licence() -> None:
     rows = [*demo.prompt_rows(), *demo.demonstration_rows(), *demo.comparison_rows()]
+    rows += [*demo.short_argument_rows(), *demo.short_prompt_rows()]
+    rows += demo.pair_rows(demo.reward_debates())
     assert {row["licence"] for row in rows} == {"CC-BY-4.0", "MIT", "Apache-2.0"}

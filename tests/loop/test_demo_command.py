@@ -45,7 +45,8 @@ def runs(project: Project) -> dict[str, Run]:
 def demo(project: Project, runs: dict[str, Run], monkeypatch, settings, tmp_path):
     """Run the command over `runs`; returns (its output, the workers it used)."""
     settings.VAR_DIR = tmp_path
-    monkeypatch.setattr(command, "demo_build", lambda say: Workspace(project, None, runs))
+    made = Workspace(project, None, runs)
+    monkeypatch.setattr(command, "demo_build", lambda say, real=None: made)
     monkeypatch.setattr(command.report, "report_make", lambda workspace: {"made": "here"})
     monkeypatch.setattr(command, "table_lines", lambda figures: iter(["a table"]))
     monkeypatch.setattr(command.time, "sleep", lambda seconds: None)
@@ -64,7 +65,9 @@ def demo(project: Project, runs: dict[str, Run], monkeypatch, settings, tmp_path
 
 
 def end(run: Run, state: str = "finished", **more) -> None:
-    Run.objects.filter(pk=run.pk).update(state=state, ended_at=timezone.now(), **more)
+    Run.objects.filter(pk=run.pk).update(
+        state=state, started_at=timezone.now(), ended_at=timezone.now(), **more
+    )
     run.refresh_from_db()
 
 
@@ -79,6 +82,18 @@ def test_it_waits_for_every_run_and_writes_the_report(
     assert "a table" in said
     assert json.loads((tmp_path / "demo" / "report.json").read_text()) == {"made": "here"}
     assert workers.stopped
+
+
+def test_the_real_circle_writes_a_report_of_its_own_to_read(
+    demo, runs: dict[str, Run], tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setattr(command, "markdown_lines", lambda figures: iter(["# Figures"]))
+    said, _ = demo([lambda run=run: end(run) for run in runs.values()], real=True)
+    assert (tmp_path / "demo" / "report-real.json").exists()
+    assert (tmp_path / "demo" / "report-real.md").read_text() == "# Figures\n"
+    assert "minutes" in said
+    with pytest.raises(CommandError, match="--real"):
+        demo([], small=True)
 
 
 def test_a_failed_run_ends_it_with_the_stage_and_the_error(

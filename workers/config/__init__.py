@@ -137,7 +137,8 @@ def recipe_config(kind: str, config: Mapping[str, Any]) -> dict[str, Any]:
 #
 # `demo` is the circle on two processor cores in minutes: a model of 1.3 M parameters that reads
 # 128 tokens. It proves the machinery on real votes and is no recipe for a good model: its step
-# sizes are ten to a hundred times those for a pretrained one. What it reaches is in docs/log.md.
+# sizes are ten to a hundred times those for a pretrained one. `real` is the same circle on the
+# models of `make models`, in at most two hours. What they reach is in docs/log.md.
 
 PRESETS: dict[str, dict[str, dict[str, object]]] = {
     "sft": {
@@ -156,6 +157,22 @@ PRESETS: dict[str, dict[str, dict[str, object]]] = {
             "log_every": 20,
             "eval_every": 100,
             "save_every": 200,
+            "sample_max_new_tokens": 48,
+        },
+        # Adapters on the pretrained policy of `make models`, minutes on two processor cores.
+        "real": {
+            "learning_rate": 2e-4,
+            "warmup_share": 0.1,
+            "batch_size": 8,
+            "epochs": 2,
+            "max_seconds": 600,
+            "lora_rank": 16,
+            "max_length": 192,
+            "log_every": 2,
+            "eval_every": 10,
+            "save_every": 20,
+            "imitation_prompts": 16,
+            "imitation_max_new_tokens": 48,
             "sample_max_new_tokens": 48,
         },
         # A pretrained model as `base` or `base_model`, all weights: two or three passes.
@@ -201,6 +218,21 @@ PRESETS: dict[str, dict[str, dict[str, object]]] = {
             "log_every": 5,
             "eval_every": 20,
             "save_every": 20,
+        },
+        # All weights of the encoder of `make models`, one pass; looked at when it has ended, for
+        # every look at the pairs that are held out costs a quarter of the training.
+        "real": {
+            "learning_rate": 1e-4,
+            "weight_decay": 0.01,
+            "warmup_share": 0.1,
+            "batch_size": 32,
+            "epochs": 1,
+            "max_seconds": 3000,
+            "max_length": 256,
+            "max_tokens_per_batch": 4096,
+            "log_every": 5,
+            "eval_every": 1000,
+            "save_every": 25,
         },
         # A pretrained encoder or causal model: one or two passes, and no further than it helps.
         "pretrained": {
@@ -255,6 +287,21 @@ PRESETS: dict[str, dict[str, dict[str, object]]] = {
             "log_every": 5,
             "eval_every": 20,
             "save_every": 20,
+            "sample_max_new_tokens": 48,
+        },
+        "real": {
+            "learning_rate": 5e-5,
+            "warmup_share": 0.1,
+            "batch_size": 8,
+            "epochs": 1,
+            "max_steps": 30,
+            "max_seconds": 900,
+            "lora_rank": 16,
+            "max_length": 192,
+            "max_tokens_per_batch": 1024,
+            "log_every": 5,
+            "eval_every": 15,
+            "save_every": 15,
             "sample_max_new_tokens": 48,
         },
         # An SFT model of a pretrained one, all weights: small steps, one pass, and look at the KL.
@@ -374,6 +421,28 @@ PRESETS: dict[str, dict[str, dict[str, object]]] = {
             "eval_prompts": 32,
             "save_every": 10,
             "sample_every": 10,
+        },
+        # Few and short answers a step: what two processor cores draw from 135 M parameters.
+        "real": {
+            "lora_rank": 16,
+            "reward_check": "warn",
+            "learning_rate": 5e-5,
+            "steps": 24,
+            "max_seconds": 2100,
+            "update_epochs": 2,
+            "batch_size": 12,
+            "minibatch_size": 6,
+            "max_tokens_per_batch": 1024,
+            "max_prompt_length": 128,
+            "max_new_tokens": 48,
+            "temperature": 0.7,
+            "kl_coef": 0.1,
+            "critic_warmup_steps": 2,
+            "baseline_answers": 1,
+            "eval_every": 8,
+            "eval_prompts": 16,
+            "save_every": 8,
+            "sample_every": 8,
         },
         # All weights: there is room for a frozen copy, and a small model needs them.
         "small": {
@@ -531,7 +600,13 @@ PRESETS: dict[str, dict[str, dict[str, object]]] = {
             "max_prompt_length": 80,
             "max_new_tokens": 48,
             "temperature": 0.7,
-        }
+        },
+        "real": {
+            "max_prompts": 24,
+            "max_prompt_length": 128,
+            "max_new_tokens": 48,
+            "temperature": 0.7,
+        },
     },
     "evaluate": {
         "demo": {
@@ -540,7 +615,14 @@ PRESETS: dict[str, dict[str, dict[str, object]]] = {
             "max_prompt_length": 80,
             "max_new_tokens": 48,
             "temperature": 0.7,
-        }
+        },
+        "real": {
+            "max_prompts": 48,
+            "draws": 1,
+            "max_prompt_length": 128,
+            "max_new_tokens": 48,
+            "temperature": 0.7,
+        },
     },
     "assess": {
         "demo": {
@@ -554,7 +636,19 @@ PRESETS: dict[str, dict[str, dict[str, object]]] = {
             "max_prompt_length": 80,
             "max_new_tokens": 48,
             "temperature": 0.7,
-        }
+        },
+        "real": {
+            "max_pairs": 1900,
+            "max_outputs": 24,
+            "probe_prompts": 20,
+            "effect_answers": 10,
+            "best_of": 8,
+            "best_of_prompts": 8,
+            "planned_kl": 4.0,
+            "max_prompt_length": 128,
+            "max_new_tokens": 48,
+            "temperature": 0.7,
+        },
     },
     "check": {
         "demo": {
@@ -577,6 +671,7 @@ PRESETS: dict[str, dict[str, dict[str, object]]] = {
 # What each preset is for, as the launch form says it.
 PURPOSES: dict[str, dict[str, str]] = {
     "sft": {
+        "real": "Adapters on SmolLM2-135M-Instruct (make models), ten minutes on two cores.",
         "demo": "The circle on two processor cores in minutes: a model of 1.3 M parameters that "
         "reads 128 tokens. Proves the machinery; no recipe for a good model.",
         "pretrained": "All weights of a pretrained model, up to about 1 B parameters on one GPU: "
@@ -584,6 +679,7 @@ PURPOSES: dict[str, dict[str, str]] = {
         "lora": "Adapters on a model that does not fit with its optimizer, 1–8 B parameters.",
     },
     "reward": {
+        "real": "All weights of all-MiniLM-L6-v2 (make models), one pass, 40 minutes on two cores.",
         "demo": "Minutes on two processor cores, on the model of the SFT demo.",
         "pretrained": "All weights of a pretrained model, up to about 1 B parameters on one GPU: "
         "one or two passes, and no further than it helps.",
@@ -592,6 +688,7 @@ PURPOSES: dict[str, dict[str, str]] = {
         "policy against.",
     },
     "dpo": {
+        "real": "Adapters on SmolLM2-135M-Instruct, a quarter of an hour on two cores.",
         "demo": "Minutes on two processor cores, on the model of the SFT demo.",
         "pretrained": "All weights of an SFT model that fits beside its frozen reference: small "
         "steps, one pass.",
@@ -610,6 +707,7 @@ PURPOSES: dict[str, dict[str, str]] = {
         "switched off they are the reference.",
     },
     "ppo": {
+        "real": "Adapters on SmolLM2-135M-Instruct, half an hour on two cores.",
         "demo": "Minutes on two processor cores, on the model of the SFT demo.",
         "small": "All weights of a model up to about 500 M parameters, the critic on its trunk, "
         "on one GPU.",
@@ -630,9 +728,18 @@ PURPOSES: dict[str, dict[str, str]] = {
         "verifier": "Adapters on a model of 1–8 B parameters, rewarded by checking a number in a "
         "box: set the reward to the verifier of your task.",
     },
-    "generate": {"demo": "Forty short answers of the demo's policy, in a minute."},
-    "evaluate": {"demo": "Forty prompts, four answers each, of the demo's policy."},
-    "assess": {"demo": "Every line of the reward model's page, on the demo's small model."},
+    "generate": {
+        "demo": "Forty short answers of the demo's policy, in a minute.",
+        "real": "Two short answers to each of 24 prompts, from SmolLM2-135M-Instruct.",
+    },
+    "evaluate": {
+        "demo": "Forty prompts, four answers each, of the demo's policy.",
+        "real": "48 prompts, one short answer each, of SmolLM2-135M-Instruct.",
+    },
+    "assess": {
+        "demo": "Every line of the reward model's page, on the demo's small model.",
+        "real": "Every line of the reward model's page, with few answers of SmolLM2-135M-Instruct.",
+    },
     "check": {"demo": "Forty prompts of the demo, in seconds."},
     "probe": {"demo": "Forty prompts of the demo, in seconds."},
 }

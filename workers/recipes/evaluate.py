@@ -12,6 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+from scipy.special import expit
 from transformers import set_seed
 
 from measures.accuracy import pair_credit
@@ -147,19 +148,22 @@ def _compare(
     settings: EvaluateSettings,
     seed: int,
 ) -> dict[str, Any]:
-    """Mean scores, their paired difference and the policy's win rate, ties ½."""
+    """Mean scores, their paired difference, the policy's win rate (ties ½), and the share of people
+    who would prefer its answer if they chose as Bradley–Terry has it of these scores: σ of the
+    difference, near ½ where the answers are nearly as good as each other."""
     clusters = [row.group or row.messages[-1]["content"] for row in rows]
     options: dict[str, Any] = {
         "clusters": clusters,
         "replicates": settings.bootstrap_replicates,
         "seed": seed,
     }
-    wins = pair_credit(np.subtract(policy, sft))
+    ahead = np.subtract(policy, sft)
     results: dict[str, Interval] = {
         "policy": mean_interval(policy, **options),
         "sft": mean_interval(sft, **options),
         "difference": paired_difference(policy, sft, **options),
-        "win_rate": mean_interval(wins, **options),
+        "win_rate": mean_interval(pair_credit(ahead), **options),
+        "people_win_rate": mean_interval(expit(ahead), **options),
     }
     return {name: in_words(asdict(interval)) for name, interval in results.items()}
 

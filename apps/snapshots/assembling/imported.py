@@ -21,6 +21,7 @@ from apps.common.errors import DomainError
 from apps.labeling.texts import BadMessages, Messages, loose_key, messages_from
 from apps.snapshots.assembling.rows import (
     Row,
+    argument_key,
     demonstration_row,
     own_columns,
     prompt_row,
@@ -303,6 +304,7 @@ def place_rows(parsed: Parsed, *, half: str = "") -> Placed:
     given = parsed.rows
     if not given:
         return Placed({}, {}, BY_HASH, ())
+    _name_recurring(given)
     warnings: tuple[str, ...] = ()
     if {one.split for one in given} - {"", TRAIN}:
         splits, by = _as_named(parsed, units), NAMED
@@ -317,6 +319,19 @@ def place_rows(parsed: Parsed, *, half: str = "") -> Placed:
             of_split.setdefault(split, set()).add(unit)
     counts = {name: len(of) for name, of in of_split.items()}
     return Placed(in_order(files), in_order(counts), by, (*warnings, *_about_size(counts)))
+
+
+def _name_recurring(given: Sequence[Given]) -> None:
+    """Where an answer stands in several pairs, names both answers of each pair in place of a
+    cluster, as rows of votes do: intervals are then over answers."""
+    pairs = [one.row for one in given if "chosen" in one.row]
+    keys = [[argument_key(r["prompt"], r[name]) for name in ("chosen", "rejected")] for r in pairs]
+    counts = Counter(key for both in keys for key in both)
+    if not counts or max(counts.values()) == 1:
+        return
+    for row, both in zip(pairs, keys, strict=True):
+        row.pop("cluster", None)
+        row["cluster_ids"] = both
 
 
 def _units(given: Sequence[Given]) -> list[int]:

@@ -47,14 +47,14 @@ def snapshot_import(
     rows: Iterable[Mapping[str, Any]],
     user: User | None = None,
 ) -> Snapshot:
-    """Freeze given demonstrations or prompts. All rows or none: `DomainError` names the bad row.
+    """Freeze rows made elsewhere. All rows or none: `DomainError` names the bad row.
 
-    Demonstrations: `prompt` (text or messages) and `response`, or `messages`; prompts: `prompt`.
-    Both may carry `group`, `source`, `licence`, `id`, `metadata` and `split`. Rows that hold
-    nothing out are split by hash (`assembling.imported`). Rows that repeat an earlier one are
-    dropped and counted.
+    Demonstrations: `prompt` (text or messages) and `response`, or `messages`; prompts: `prompt`;
+    preferences: `prompt`, `response_a`, `response_b` and `gold` (a or b). All may carry `group`,
+    `source`, `licence`, `id`, `metadata` and `split`. Rows that hold nothing out are split by hash
+    (`assembling.imported`). Rows that repeat an earlier one are dropped and counted.
     """
-    if kind not in (Kind.DEMONSTRATIONS, Kind.PROMPTS):
+    if kind not in (Kind.DEMONSTRATIONS, Kind.PROMPTS, Kind.PREFERENCES):
         raise DomainError(f"A dataset of kind '{kind}' cannot be imported.", field="kind")
     parsed = parse_rows(kind, rows)
     placed = place_rows(parsed)

@@ -12,9 +12,9 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from apps.common.errors import DomainError
 from apps.loop import report, services
-from apps.loop.demo import Workspace, demo_build
+from apps.loop.demo import FULL, SMALL, Workspace, demo_build
 from apps.loop.local import LocalWorkers
-from apps.loop.report import table_lines
+from apps.loop.report import markdown_lines, table_lines
 from apps.training.models import Run
 from apps.training.services import run_resume
 
@@ -22,22 +22,32 @@ _SAY_EVERY = 15.0  # seconds between lines while one run continues
 
 
 class Command(BaseCommand):
-    help = "Run the demo circle to its end and write VAR_DIR/demo/report.json."
+    help = (
+        "Run the demo circle to its end and write VAR_DIR/demo/report.json; with --real on the "
+        "models of `make models`, which writes report-real.json and report-real.md."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
-            "--timeout", type=float, default=3600.0, help="seconds after which to give up"
+            "--timeout", type=float, default=7200.0, help="seconds after which to give up"
+        )
+        parser.add_argument("--real", action="store_true", help="on pretrained models")
+        parser.add_argument(
+            "--small", action="store_true", help="with --real: few rows and steps, in minutes"
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
         self._started = time.monotonic()
+        if options["small"] and not options["real"]:
+            raise CommandError("--small: it needs --real; the other demo is small already.")
+        real = (SMALL if options["small"] else FULL) if options["real"] else None
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, _interrupt)
         call_command("migrate", interactive=False, verbosity=0)
         workers = LocalWorkers(self._say)
         try:
             workers.ensure()
-            workspace = demo_build(say=self._say)
+            workspace = demo_build(say=self._say, real=real)
             self._resume_failed(workspace)
             self._wait(workspace, workers, self._started + options["timeout"])
             services.fresh_pairs_queue(run=workspace.runs["generate"])
@@ -48,7 +58,7 @@ class Command(BaseCommand):
             raise CommandError("Interrupted; run it again to go on.", returncode=130) from None
         finally:
             workers.stop()
-        self._write(results)
+        self._write(results, f"report-real{'-small' if options['small'] else ''}" if real else "")
 
     def _say(self, text: str) -> None:
         seconds = time.monotonic() - self._started
@@ -78,10 +88,12 @@ class Command(BaseCommand):
                 raise CommandError(f"{stage.stage}: still {stage.run.state} after the time limit.")
             time.sleep(1.0)
 
-    def _write(self, results: dict[str, Any]) -> None:
-        path = Path(settings.VAR_DIR) / "demo" / "report.json"
+    def _write(self, results: dict[str, Any], name: str) -> None:
+        path = Path(settings.VAR_DIR) / "demo" / f"{name or 'report'}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+        if name:
+            path.with_suffix(".md").write_text("\n".join(markdown_lines(results)) + "\n")
         self.stdout.write("")
         for line in table_lines(results):
             self.stdout.write(line)
@@ -112,6 +124,8 @@ class _Watched:
         if run.state == Run.State.WAITING:
             return []
         where = ""
+        if run.state == Run.State.FINISHED and run.started_at and run.ended_at:
+            where = f" after {(run.ended_at - run.started_at).total_seconds() / 60:.1f} minutes"
         if run.state == Run.State.RUNNING and run.total_steps:
             where = f", step {run.step} of {run.total_steps} {run.phase}".rstrip()
         return [f"{self.stage}: {run.state}{where}"]

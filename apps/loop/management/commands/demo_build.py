@@ -5,15 +5,18 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from apps.common.errors import DomainError
-from apps.loop.demo import demo_build
+from apps.loop.demo import FULL, demo_build, pretrained_models
 
 
 class Command(BaseCommand):
-    help = "Build the demo workspace from the shipped data and queue its runs; safe to repeat."
+    help = (
+        "Build the demo workspace from the shipped data and queue its runs, on the models of "
+        "`make models` where they are installed; safe to repeat."
+    )
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            demo_build(say=self._say)
+            demo_build(say=self._say, real=FULL if pretrained_models() else None)
         except DomainError as error:
             raise CommandError(error.message) from error
 
