@@ -132,7 +132,7 @@ def pair_rows(
 ) -> list[Row]:
     """For `snapshot_import`: pairs with their published label; those of `train` to train on, the
     held-out debates held out, and no others. words: only pairs of two arguments so short. most: so
-    many of each split, spread over its debates."""
+    many of those to train on, and a quarter as many held out, drawn by hash."""
     rows = []
     for row in _rows("pairs"):
         held_out = row["debate"] in HELD_OUT_DEBATES
@@ -159,7 +159,7 @@ def pair_rows(
         return rows
     rows.sort(key=lambda row: _digest(row["id"]))
     splits = [[row for row in rows if row["split"] == name] for name in (TRAIN, HELDOUT_GROUPS)]
-    return [row for of in splits for row in of[:most]]
+    return [row for of, n in zip(splits, (most, most // 4), strict=True) for row in of[:n]]
 
 
 def short_argument_rows() -> list[Row]:

@@ -38,6 +38,7 @@ from tests.labeling.pairs import (
     votes_age,
 )
 from tests.people import person_make
+from workers.contract.pretrained import ENCODER, MANIFEST, POLICY
 
 OVERVIEW, NEWS = "/p/arguments/overview/", "/p/arguments/notifications/"
 API = "/api/v1/projects/arguments/overview"
@@ -448,3 +449,18 @@ def test_practice_is_in_ones_own_progress(project: Project, ana: User, signed_in
     (attempt,) = signed_in(ana).get(OWN).json()["attempts"]
     assert attempt["finished_at"]
     assert (attempt["state"], attempt["right"], attempt["pairs"]) == ("failed", 1, 3)
+
+
+# --- the demo's models ---
+
+
+def test_the_demo_says_how_to_get_pretrained_models_until_they_are_there(
+    project: Project, emil: User, signed_in: SignedIn, settings, tmp_path
+) -> None:
+    settings.VAR_DIR = tmp_path
+    assert "make models" in shown(signed_in(emil))
+    for name in (POLICY, ENCODER):
+        (tmp_path / "models" / name).mkdir(parents=True)
+        (tmp_path / "models" / name / "config.json").write_text("{}")
+    (tmp_path / "models" / MANIFEST).write_text("{}")
+    assert "make models" not in shown(signed_in(emil))
