@@ -126,7 +126,7 @@ class RunContext:
         self.emit(Progress(step=step, total_steps=total, phase=phase, eta_s=eta_s))
 
     def phase(self, words: str) -> None:
-        """Say what goes on before the first step; once a step is told, that says enough."""
+        """Say what is done before the first step; once a step is told, that says enough."""
         if self._progress_at == -math.inf and words != self._phase:
             self._phase = words
             step = self.spec.resume.step if self.spec.resume else 0

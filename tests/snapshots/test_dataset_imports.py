@@ -203,7 +203,7 @@ def test_single_answers_say_whether_they_are_desirable_and_train_kto_alone(
         *[(False, "So.")] * 2,
         *[(True, "So.")] * 2,
     ]
-    launch = partial(run_launch, project=project, name="one", config={})
+    launch = partial(run_launch, project=project, name="one", config={"preset": "lora"})
     inputs = {"data": made, "sft": model(project, "sft")}
     assert launch(kind="kto", inputs=inputs).pk
     with pytest.raises(DomainError, match="not a snapshot of unpaired") as refusal:

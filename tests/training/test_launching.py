@@ -35,7 +35,7 @@ def launch(project: Project, wire: FakeWire, artifacts: Path) -> Callable[..., R
         given |= changes
         if isinstance(given["config"], dict):  # what else a launch must say is not the point here
             given["config"] = as_trained(given["kind"], given["config"])
-        return services.run_launch(project=project, **given)
+        return services.run_launch(**{"project": project} | given)
 
     return make
 

@@ -377,6 +377,10 @@ class AsyncClient:
         query |= {"cursor": cursor} if cursor else {}
         return await self._transport.send(operations.metrics(project, run, query=query))
 
+    async def change(self, project: str, run: str, **changes: Any) -> types.Run:
+        """Give a run another `name`, `note` or `tags`, or archive it (`archived`)."""
+        return await self._transport.send(operations.run_change(project, run, changes))
+
     async def stop(self, project: str, run: str) -> types.Run:
         """Save a checkpoint and finish early."""
         return await self._transport.send(operations.run_stop(project, run))

@@ -275,6 +275,11 @@ def metrics(
     return Operation("GET", RUN + "/metrics", types.Metrics.read, names, query)
 
 
+def run_change(project: str, run_id: str, changes: Mapping[str, Any]) -> Operation[types.Run]:
+    names = {"slug": project, "run_id": run_id}
+    return Operation("PATCH", RUN, types.Run.read, names, body=changes)
+
+
 def run_stop(project: str, run_id: str) -> Operation[types.Run]:
     return Operation("POST", RUN + "/stop", types.Run.read, {"slug": project, "run_id": run_id})
 

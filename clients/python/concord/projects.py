@@ -243,6 +243,11 @@ class Run(Group):
         there = sorted({name for one in found for name in one.tags})
         raise LookupError(f"tag: the run {self.id} has no checkpoint '{tag}', but {there}")
 
+    def change(self, **changes: Any) -> Run:
+        """Give it another `name`, `note` or `tags`, or archive it (`archived=True`)."""
+        self.record = self._do(self._client.change(self._slug, self.id, **changes))
+        return self
+
     def stop(self) -> Run:
         """Save a checkpoint and finish early."""
         self.record = self._do(self._client.stop(self._slug, self.id))

@@ -478,6 +478,9 @@ class Run(Answered):
     summary: Mapping[str, Any]
     override_reason: str
     group: str
+    note: str
+    tags: Sequence[str]
+    archived_at: datetime | None = field(metadata=_MOMENT)
     code_version: str
     fault: str
     failure_kind: str
