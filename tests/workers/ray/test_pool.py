@@ -320,7 +320,7 @@ def test_a_machine_without_ray_says_which_extra_is_missing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(RecipeError, match=r"concord\[ray\]") as raised:
+    with pytest.raises(RecipeError, match=r"concord-server\[ray\]") as raised:
         import_ray()
     assert raised.value.kind == "missing_package"
 
