@@ -60,7 +60,7 @@ def _why_early(run: Run) -> str:
     config = recipe_config(run.kind, run.config)
     longest, took = config.get("max_seconds"), run.seconds
     if isinstance(longest, int | float) and took is not None and took >= longest:
-        return f": max_seconds ({longest:g}) were over"
+        return f": max_seconds ({longest:g}) reached"
     if run.summary.get("stopped_by") == "patience" or config.get("patience"):
         return f": no better for {config.get('patience')} evaluations (patience)"
     return ""
