@@ -291,7 +291,8 @@ def test_copies_that_are_not_alike_end_the_run(in_two: dict[str, Outcome]) -> No
 def test_one_process_that_is_two_is_refused_before_anything_is_loaded(
     in_two: dict[str, Outcome],
 ) -> None:
-    [only] = in_two["refused"].envelopes
+    *before, only = in_two["refused"].envelopes
+    assert "loading the models" not in [one["event"]["phase"] for one in before]
     assert (only["event"]["kind"], only["event"]["fault"]) == ("bad_config", "configuration")
     assert "layout" in only["event"]["message"]
     assert "started in 2" in only["event"]["message"]
