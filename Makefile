@@ -61,7 +61,7 @@ test-system: $(STAMP) $(FUZZER) $(NOTEBOOKS) ## kill every part, fill the disk, 
 demo: $(STAMP) ## the whole circle headless, at most ten minutes; writes VAR_DIR/demo/report.json
 	@exec $(BIN)/python manage.py demo
 
-demo-real: $(STAMP) ## the circle on the models of make models, at most two hours; SMALL=yes takes minutes
+demo-real: $(STAMP) ## the circle on the models of make models, ended after two hours; SMALL=yes: a few steps of each stage
 	@exec $(BIN)/python manage.py demo --real $(if $(filter yes,$(SMALL)),--small)
 
 bench: $(STAMP) $(if $(filter ppo_step,$(B)),$(TRL_PPO)) $(if $(filter diagnosis,$(B)),$(RIVALS)) ## list the benchmarks, or run one: make bench B=name

@@ -93,7 +93,7 @@ class Size:
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
-# Every stage, in minutes: whether it works, not what it reaches.
+# A few steps of every stage: whether it works, not what it reaches.
 SMALL = Size(
     name=", small",
     pairs=48,

@@ -142,9 +142,9 @@ def _machine(runs: Mapping[str, Run]) -> dict[str, Any]:
 def _seconds(workspace: Workspace) -> dict[str, Any]:
     """Build stages as timed when they were done; runs from their first to their last event."""
     trained = {
-        stage: round((run.ended_at - run.started_at).total_seconds(), 1)
+        stage: round(run.seconds, 1)
         for stage, run in workspace.runs.items()
-        if run.started_at and run.ended_at
+        if run.seconds is not None
     }
     build = stage_seconds(workspace.project)
     first = min((run.created_at for run in workspace.runs.values()), default=None)

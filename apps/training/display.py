@@ -58,12 +58,14 @@ def _why_early(run: Run) -> str:
     if run.summary.get("stopped_early"):
         return ": stopped and kept"
     config = recipe_config(run.kind, run.config)
+    patience = f"no better for {config.get('patience')} evaluations (patience)"
+    if run.summary.get("stopped_by") == "patience":
+        return f": {patience}"
     longest, took = config.get("max_seconds"), run.seconds
+    told = [patience] if config.get("patience") else []
     if isinstance(longest, int | float) and took is not None and took >= longest:
-        return f": max_seconds ({longest:g}) reached"
-    if run.summary.get("stopped_by") == "patience" or config.get("patience"):
-        return f": no better for {config.get('patience')} evaluations (patience)"
-    return ""
+        told.append(f"max_seconds ({longest:g}) reached")
+    return f": {' or '.join(told)}" if told else ""
 
 
 def _eta(run: Run, attempt: RunAttempt | None) -> float | None:

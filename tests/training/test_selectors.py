@@ -188,6 +188,7 @@ def test_lineage_leads_from_a_run_to_its_snapshots_and_back(
     [
         ({}, {"stopped_early": True}, 5, "step 3 of 9, finished early: stopped and kept"),
         ({"max_seconds": 50.0}, {}, 61, "step 3 of 9, finished early: max_seconds (50) reached"),
+        ({"max_seconds": 50.0, "patience": 4}, {}, 61, "(patience) or max_seconds (50) reached"),
         ({"max_seconds": 50.0}, {}, 5, "step 3 of 9, finished early"),
         ({"patience": 4}, {"stopped_by": "patience"}, 5, "no better for 4 evaluations (patience)"),
         ({}, {}, 5, "step 3 of 9, finished early"),

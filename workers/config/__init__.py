@@ -159,7 +159,7 @@ PRESETS: dict[str, dict[str, dict[str, object]]] = {
             "save_every": 200,
             "sample_max_new_tokens": 48,
         },
-        # Adapters on the pretrained policy of `make models`, minutes on two processor cores.
+        # Adapters on the pretrained policy of `make models`, sized for two processor cores.
         "real": {
             "learning_rate": 2e-4,
             "warmup_share": 0.1,
@@ -671,7 +671,7 @@ PRESETS: dict[str, dict[str, dict[str, object]]] = {
 # What each preset is for, as the launch form says it.
 PURPOSES: dict[str, dict[str, str]] = {
     "sft": {
-        "real": "Adapters on SmolLM2-135M-Instruct (make models), ten minutes on two cores.",
+        "real": "Adapters on SmolLM2-135M-Instruct (make models), sized for two cores.",
         "demo": "The circle on two processor cores in minutes: a model of 1.3 M parameters that "
         "reads 128 tokens. Proves the machinery; no recipe for a good model.",
         "pretrained": "All weights of a pretrained model, up to about 1 B parameters on one GPU: "
@@ -679,7 +679,7 @@ PURPOSES: dict[str, dict[str, str]] = {
         "lora": "Adapters on a model that does not fit with its optimizer, 1–8 B parameters.",
     },
     "reward": {
-        "real": "All weights of all-MiniLM-L6-v2 (make models), one pass, 40 minutes on two cores.",
+        "real": "All weights of all-MiniLM-L6-v2 (make models), at most one pass on two cores.",
         "demo": "Minutes on two processor cores, on the model of the SFT demo.",
         "pretrained": "All weights of a pretrained model, up to about 1 B parameters on one GPU: "
         "one or two passes, and no further than it helps.",
@@ -688,7 +688,7 @@ PURPOSES: dict[str, dict[str, str]] = {
         "policy against.",
     },
     "dpo": {
-        "real": "Adapters on SmolLM2-135M-Instruct, a quarter of an hour on two cores.",
+        "real": "Adapters on SmolLM2-135M-Instruct, sized for two cores.",
         "demo": "Minutes on two processor cores, on the model of the SFT demo.",
         "pretrained": "All weights of an SFT model that fits beside its frozen reference: small "
         "steps, one pass.",
@@ -707,7 +707,7 @@ PURPOSES: dict[str, dict[str, str]] = {
         "switched off they are the reference.",
     },
     "ppo": {
-        "real": "Adapters on SmolLM2-135M-Instruct, half an hour on two cores.",
+        "real": "Adapters on SmolLM2-135M-Instruct, sized for two cores: few short answers.",
         "demo": "Minutes on two processor cores, on the model of the SFT demo.",
         "small": "All weights of a model up to about 500 M parameters, the critic on its trunk, "
         "on one GPU.",

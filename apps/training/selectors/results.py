@@ -39,14 +39,13 @@ def run_results(project: Project) -> list[RunResult]:
 def _result(run: Run, project: Project) -> RunResult:
     splits = run.summary.get("splits") if run.kind == Run.Kind.REWARD else None
     assert run.ended_at is not None  # noqa: S101 — finished, and a constraint
-    seconds = (run.ended_at - run.started_at).total_seconds() if run.started_at else None
     return RunResult(
         method=run.kind,
         method_words=run.get_kind_display(),
         name=run.name,
         url=reverse("training:run", args=[project.slug, run.pk]),
         ended_at=run.ended_at,
-        seconds=seconds,
+        seconds=run.seconds,
         splits=splits if isinstance(splits, dict) else {},
         win_rate=_win_rate(run),
     )

@@ -10,7 +10,7 @@ from django.utils import timezone
 from apps.accounts.models import User
 from apps.accounts.services import audit_record
 from apps.common import registry
-from apps.common.errors import Conflict, DomainError
+from apps.common.errors import Conflict, DomainError, Missing
 from apps.common.json_limits import storable
 from apps.snapshots.storage import artifact_store
 from apps.training.models import Checkpoint, FolderDeletion, Run, RunInput
@@ -174,5 +174,5 @@ def folders_delete(*, most: int = 5) -> int:
 def _locked(run: Run) -> Run:
     row = run_locked(run.pk)
     if row is None:
-        raise Conflict("It is being changed at this moment; try again.", code="busy")
+        raise Missing("There is no such run any more.", field="run")  # deleted meanwhile
     return row

@@ -84,7 +84,7 @@ def run_list(request: Request) -> HttpResponse:
         "too_many": too_many,
         "most_sorted": MOST_SORTED,
         "tag": tag,
-        "tags": pages.tags_used(request.project),
+        "tags": [] if request.htmx else pages.tags_used(request.project),
         "any_live": any(run.is_live for run in page),
         "search": search,
         "kind": kind,

@@ -29,18 +29,21 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
-            "--timeout", type=float, default=7200.0, help="seconds after which to give up"
+            "--timeout",
+            type=float,
+            help="seconds after which to give up; by default an hour, with --real two",
         )
         parser.add_argument("--real", action="store_true", help="on pretrained models")
-        parser.add_argument(
-            "--small", action="store_true", help="with --real: few rows and steps, in minutes"
-        )
+        parser.add_argument("--small", action="store_true", help="with --real: few rows and steps")
 
     def handle(self, *args: Any, **options: Any) -> None:
         self._started = time.monotonic()
         if options["small"] and not options["real"]:
             raise CommandError("--small: it needs --real; the other demo is small already.")
         real = (SMALL if options["small"] else FULL) if options["real"] else None
+        timeout = options["timeout"]
+        if timeout is None:
+            timeout = 7200.0 if real else 3600.0
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, _interrupt)
         call_command("migrate", interactive=False, verbosity=0)
@@ -49,7 +52,7 @@ class Command(BaseCommand):
             workers.ensure()
             workspace = demo_build(say=self._say, real=real)
             self._resume_failed(workspace)
-            self._wait(workspace, workers, self._started + options["timeout"])
+            self._wait(workspace, workers, self._started + timeout)
             services.fresh_pairs_queue(run=workspace.runs["generate"])
             results = report.report_make(workspace)
         except DomainError as error:
@@ -124,8 +127,8 @@ class _Watched:
         if run.state == Run.State.WAITING:
             return []
         where = ""
-        if run.state == Run.State.FINISHED and run.started_at and run.ended_at:
-            where = f" after {(run.ended_at - run.started_at).total_seconds() / 60:.1f} minutes"
+        if run.state == Run.State.FINISHED and run.seconds is not None:
+            where = f" after {run.seconds / 60:.1f} minutes"
         if run.state == Run.State.RUNNING and run.total_steps:
             where = f", step {run.step} of {run.total_steps} {run.phase}".rstrip()
         return [f"{self.stage}: {run.state}{where}"]
