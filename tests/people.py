@@ -3,9 +3,10 @@
 Olga is an outsider: she can sign in, and belongs to another project.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
+from django.core.cache import cache
 from django.test import Client
 
 from apps.accounts.models import Membership, Project, Role, User
@@ -64,3 +65,11 @@ def signed_in() -> Callable[[User], Client]:
         return client
 
     return make
+
+
+@pytest.fixture
+def fresh_sign_in_counts() -> Iterator[None]:
+    """Failed sign-ins of other tests are forgotten, and those of this one after it."""
+    cache.clear()
+    yield
+    cache.clear()

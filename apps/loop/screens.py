@@ -206,7 +206,7 @@ def _fresh_pairs(project: Project, work: Work) -> int:
 def _last_dataset(project: Project) -> Snapshot | None:
     rows = Snapshot.objects.filter(
         project=project, kind=Snapshot.Kind.PREFERENCES, state=Snapshot.State.FROZEN
-    ).exclude(recipe__has_key="imported")
+    ).filter(recipe__has_key="ties")
     return rows.order_by("-frozen_at").first()
 
 

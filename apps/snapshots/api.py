@@ -16,7 +16,7 @@ from apps.snapshots import exports
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import PRIVATE_SPLITS
 from apps.snapshots.selectors import comparing, lineage, snapshots
-from apps.snapshots.services import freezing
+from apps.snapshots.services import freezing, mixing
 from apps.snapshots.services.importing import snapshot_import
 
 router = Router(tags=["datasets"])
@@ -38,6 +38,24 @@ class SnapshotIn(Schema):
     from_improvements: bool = Field(
         False, description="demonstrations only: freeze the answers that annotators have improved"
     )
+
+
+class PartIn(Schema):
+    model_config = ConfigDict(extra="forbid")
+
+    snapshot: str
+    weight: float = Field(1.0, description="share of the training rows, in any unit")
+
+
+class MixtureIn(Schema):
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+    parts: list[PartIn] = Field(
+        description="frozen datasets of one kind, of this project or of another that you "
+        "administer as you administer this one"
+    )
+    repeat: bool = Field(False, description="rows of a part that is too small for its weight recur")
 
 
 class RecipeIn(Schema):
@@ -185,6 +203,29 @@ def snapshot_create(request: HttpRequest, slug: str, payload: SnapshotIn) -> Sta
             user=request.user,
         )
     return Status(201, made)
+
+
+@router.post(
+    "/projects/{slug}/snapshots/mixtures",
+    auth=needs("write"),
+    response={202: SnapshotOut},
+    summary="Mix datasets into one; a worker makes it",
+)
+def snapshot_mix(request: HttpRequest, slug: str, payload: MixtureIn) -> Status:
+    project, _role = project_for(request.user, slug, STAFF)
+    parts = mixing.parts_from(
+        project=project,
+        user=request.user,
+        given=[(one.snapshot, one.weight) for one in payload.parts],
+    )
+    made, _sent = mixing.mixture_start(
+        project=project,
+        name=payload.name,
+        parts=parts,
+        user=request.user,
+        repeat=payload.repeat,
+    )
+    return Status(202, made)
 
 
 @router.post(

@@ -1,5 +1,6 @@
 """What the pages print: counts in, words and table rows out."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,7 +11,7 @@ from apps.common.numbers import share as measured
 from apps.snapshots.assembling.deciding import NO_VOTES
 from apps.snapshots.assembling.losses import Loss
 from apps.snapshots.models import Snapshot
-from apps.snapshots.progress import STEPS
+from apps.snapshots.progress import MIXING, STEPS
 from apps.snapshots.recipe import PRIVATE_SPLITS, PUBLISHED, in_order
 
 SPLIT_WORDS = {
@@ -172,12 +173,16 @@ def _loss(loss: Loss) -> tuple[str, str, str]:
 _HELD_OUT = {
     "hash": "by the hash of the group, since the rows held nothing out",
     "rows": "the rows that say so",
+    "mixture": "what any of the mixed datasets holds out",
 }
 
 
 def _elsewhere(counts: Mapping[str, Any]) -> str:
     labelled = counts.get("kind") in ("preferences", "unpaired")
-    return "given elsewhere; nobody voted here" if labelled and "labelled" in counts else ""
+    if not labelled or "labelled" not in counts:
+        return ""
+    some = "of some rows " if "parts" in counts else ""
+    return f"{some}given elsewhere; nobody voted here"
 
 
 def notes(counts: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -275,12 +280,13 @@ def making(snapshot: Snapshot, told: Mapping[str, Any], now: datetime) -> Making
     step = str(told.get("step", ""))
     since = snapshot.started_at or snapshot.queued_at or snapshot.created_at
     seconds = max(0.0, (now - since).total_seconds())
+    steps = MIXING if "mixture" in snapshot.recipe else STEPS
     if not snapshot.started_at:
         waits = seconds > LATE or (now - snapshot.created_at).total_seconds() > LATE
-        return Making("Waiting for a worker", 0, 0, len(STEPS), seconds, False, waits)
-    number = STEPS.index(step) + 1 if step in STEPS else 1
+        return Making("Waiting for a worker", 0, 0, len(steps), seconds, False, waits)
+    number = steps.index(step) + 1 if step in steps else 1
     words = step or "At work"
-    return Making(words, number, number - 1, len(STEPS), seconds, snapshot.cancel_wanted, False)
+    return Making(words, number, number - 1, len(steps), seconds, snapshot.cancel_wanted, False)
 
 
 def detail(snapshot: Snapshot) -> dict[str, Any]:
@@ -290,14 +296,26 @@ def detail(snapshot: Snapshot) -> dict[str, Any]:
         "has_private": bool(snapshot.private_sha256),
         "has_report": snapshot.state == Snapshot.State.FROZEN
         and snapshot.kind != Snapshot.Kind.DEMONSTRATIONS
-        and (snapshot.kind == Snapshot.Kind.PROMPTS or not snapshot.is_imported),
+        and (snapshot.kind == Snapshot.Kind.PROMPTS or snapshot.is_decided),
+        "has_recipe": snapshot.is_decided,
+        "parts": snapshot.counts.get("parts", []),
     }
+
+
+def _mixture_facts(recipe: Mapping[str, Any]) -> list[tuple[str, str]]:
+    mixture = recipe.get("mixture")
+    if not mixture:
+        return []
+    total = math.fsum(one["weight"] for one in mixture["parts"])
+    parts = [f"{percent(one['weight'] / total)} {one['name']}" for one in mixture["parts"]]
+    small = "its rows recur" if mixture["repeat"] else "ends the mixture"
+    return [("Mixed from", ", ".join(parts)), ("A part that is used up", small)]
 
 
 def recipe_facts(recipe: Mapping[str, Any]) -> list[tuple[str, str]]:
     """(name, words) of what was chosen; filters that filter nothing are left out."""
     if "least_votes" not in recipe:
-        return []
+        return _mixture_facts(recipe)
     filters = recipe.get("filters", {})
     chosen = [
         ("Rule", _rule(recipe)),

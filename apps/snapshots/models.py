@@ -68,8 +68,13 @@ class Snapshot(Named):
 
     @property
     def is_imported(self) -> bool:
-        """Whether its rows came from elsewhere, so that no comparison or vote is behind them."""
+        """Whether rows came from elsewhere, so that no comparison or vote is behind them."""
         return bool(self.recipe.get("imported"))
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether a recipe decided its rows from votes: neither imported nor mixed."""
+        return "ties" in self.recipe
 
 
 class SnapshotRow(models.Model):

@@ -13,7 +13,7 @@ Tell = Callable[[str], None]
 
 # In order; a page says which of how many it is.
 READ, DECIDE, WRITE, PROVE, CHECK, STORE = (
-    "Reading the votes",
+    "Reading the rows",
     "Deciding every comparison",
     "Writing the files",
     "Checking for leakage",
@@ -21,6 +21,8 @@ READ, DECIDE, WRITE, PROVE, CHECK, STORE = (
     "Storing the files",
 )
 STEPS = (READ, DECIDE, WRITE, PROVE, CHECK, STORE)
+MIX = "Mixing the rows"
+MIXING = (READ, MIX, WRITE, STORE)
 
 
 class Cancelled(Exception):

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from apps.snapshots.views import datasets, imports, lineage, reports
+from apps.snapshots.views import datasets, imports, lineage, mixing, reports
 
 app_name = "snapshots"
 urlpatterns = [
@@ -31,6 +31,7 @@ urlpatterns = [
     # datasets
     path("<slug:slug>/datasets/", datasets.snapshot_list, name="list"),
     path("<slug:slug>/datasets/import/", imports.snapshot_import, name="import"),
+    path("<slug:slug>/datasets/mix/", mixing.snapshot_mix, name="mix"),
     path("<slug:slug>/datasets/new/", datasets.snapshot_create, name="create"),
     path("<slug:slug>/datasets/<str:snapshot>/", datasets.snapshot_detail, name="detail"),
     path("<slug:slug>/datasets/<str:snapshot>/verify/", datasets.snapshot_verify, name="verify"),

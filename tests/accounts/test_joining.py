@@ -192,6 +192,7 @@ def test_with_a_mail_server_links_go_by_mail_and_can_be_sent_again(
 # --- signing in and passwords
 
 
+@pytest.mark.usefixtures("fresh_sign_in_counts")
 @pytest.mark.parametrize("login", ["ana", "ANA", "ana@example.org", " Ana@Example.ORG "])
 def test_a_name_or_an_address_opens_whatever_the_case(ana, client, login):
     assert client.post("/sign-in/", {"login": login, "password": PASSWORD}).status_code == 302
@@ -204,6 +205,7 @@ def test_nobody_gets_a_name_that_differs_by_its_case_alone(ana):
     assert person_named("aNa") == ana
 
 
+@pytest.mark.usefixtures("fresh_sign_in_counts")
 def test_a_deactivated_person_reads_what_a_wrong_password_says(ana, client):
     User.objects.filter(pk=ana.pk).update(is_active=False)
     page = client.post("/sign-in/", {"login": "ana", "password": PASSWORD})

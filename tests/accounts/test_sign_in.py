@@ -5,7 +5,6 @@ import time
 from datetime import timedelta
 
 import pytest
-from django.core.cache import cache
 from django.core.management import CommandError, call_command
 from django.http import HttpRequest
 from django.test import Client, RequestFactory
@@ -19,11 +18,7 @@ from tests.people import PASSWORD
 WRONG = "not-the-password"
 
 
-@pytest.fixture(autouse=True)
-def _fresh_counts():
-    cache.clear()
-    yield
-    cache.clear()
+pytestmark = pytest.mark.usefixtures("fresh_sign_in_counts")
 
 
 def sign_in(client: Client, name: str, password: str, **extra: str):

@@ -119,6 +119,7 @@ COVERED = [
     operations.import_start("p", "j", {}),
     operations.import_cancel("p", "j"),
     operations.datasets("p"),
+    operations.mix("p", {}),
     operations.dataset("p", "d"),
     operations.freeze("p", {}),
     operations.dataset_export("p", "d", query={}),

@@ -517,6 +517,7 @@ SNAPSHOTS = [
     page("snapshots:compare", READERS),
     page("snapshots:compare_csv", READERS, ok=404),  # it names no datasets
     page("snapshots:comparison_lineage", READERS, args=comparison_link),
+    page("snapshots:mix", STAFF),
     page("snapshots:rows", READERS, args=snapshot),
     page("snapshots:lineage", READERS, args=snapshot),
     page("snapshots:report", READERS, args=snapshot),
@@ -537,6 +538,7 @@ SNAPSHOTS_API = [
     api("GET /projects/{slug}/snapshots", READERS),
     api("POST /projects/{slug}/snapshots", STAFF, data={"name": "x"}, ok=400),  # nothing to freeze
     api("POST /projects/{slug}/snapshots/preview", STAFF, data={}),
+    api("POST /projects/{slug}/snapshots/mixtures", STAFF, data={"name": "x", "parts": []}, ok=422),
     api("GET /projects/{slug}/snapshots/{snapshot_id}", READERS, args=snapshot_id),
     api("POST /projects/{slug}/snapshots/{snapshot_id}/verify", READERS, args=snapshot_id),
     api(

@@ -323,6 +323,7 @@ def test_every_page_that_an_annotator_may_open_is_a_translated_one() -> None:
     assert {name for name in theirs - files if not registry.is_translated(name)} == set()
 
 
+@pytest.mark.usefixtures("fresh_sign_in_counts")
 def test_every_page_before_signing_in_is_translated(
     project: Project,
     ana: User,

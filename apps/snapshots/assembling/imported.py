@@ -304,7 +304,7 @@ def place_rows(parsed: Parsed, *, half: str = "") -> Placed:
     given = parsed.rows
     if not given:
         return Placed({}, {}, BY_HASH, ())
-    _name_recurring(given)
+    name_recurring([one.row for one in given])
     warnings: tuple[str, ...] = ()
     if {one.split for one in given} - {"", TRAIN}:
         splits, by = _as_named(parsed, units), NAMED
@@ -321,10 +321,10 @@ def place_rows(parsed: Parsed, *, half: str = "") -> Placed:
     return Placed(in_order(files), in_order(counts), by, (*warnings, *_about_size(counts)))
 
 
-def _name_recurring(given: Sequence[Given]) -> None:
+def name_recurring(rows: Sequence[Row]) -> None:
     """Where an answer stands in several pairs, names both answers of each pair in place of a
     cluster, as rows of votes do: intervals are then over answers."""
-    pairs = [one.row for one in given if "chosen" in one.row]
+    pairs = [row for row in rows if "chosen" in row]
     keys = [[argument_key(r["prompt"], r[name]) for name in ("chosen", "rejected")] for r in pairs]
     counts = Counter(key for both in keys for key in both)
     if not counts or max(counts.values()) == 1:

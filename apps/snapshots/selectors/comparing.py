@@ -148,13 +148,13 @@ def comparable(*, project: Project) -> list[Snapshot]:
     """Datasets that can be compared, newest first."""
     return list(
         Snapshot.objects.filter(project=project, kind__in=_KINDS, state=Snapshot.State.FROZEN)
-        .exclude(recipe__has_key="imported")
+        .filter(recipe__has_key="ties")
         .order_by("-created_at")
     )
 
 
 def _of_votes(snapshot: Snapshot) -> bool:
-    return snapshot.kind in _KINDS and not snapshot.is_imported
+    return snapshot.kind in _KINDS and snapshot.is_decided
 
 
 def one_before(snapshot: Snapshot) -> Snapshot | None:

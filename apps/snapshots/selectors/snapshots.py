@@ -11,7 +11,7 @@ from django.db import connection
 from django.db.models import Count, Max, Min, Q, QuerySet
 from numpy.typing import NDArray
 
-from apps.accounts.models import Project
+from apps.accounts.models import Membership, Project, Role, User
 from apps.common.errors import Missing
 from apps.labeling.models import Annotator, Comparison, LabelingSettings, Prompt, Slot, Vote
 from apps.snapshots.assembling.assembly import anonymous
@@ -52,6 +52,26 @@ def snapshot_search(*, project: Project, kind: str = "", search: str = "") -> Qu
     if kind:
         rows = rows.filter(kind=kind)
     return rows.filter(Q(name__icontains=search) | Q(pk__startswith=search)) if search else rows
+
+
+def mixable(*, project: Project, user: User) -> dict[str, list[Snapshot]]:
+    """Frozen datasets by kind, of kinds that a mixture could be made of: two of the project's, or
+    one of another project where the user administers both. The project's come first."""
+    administered = Membership.objects.filter(user=user, role=Role.ADMIN).values("project")
+    foreign = (
+        Q(project__in=administered)
+        if project.pk in {one["project"] for one in administered}
+        else Q(pk=None)
+    )
+    rows = Snapshot.objects.filter(Q(project=project) | foreign, state=Snapshot.State.FROZEN)
+    found: dict[str, list[Snapshot]] = {}
+    for one in rows.select_related("project").order_by("-created_at"):
+        found.setdefault(one.kind, []).append(one)
+    for kind, of in list(found.items()):
+        of.sort(key=lambda one: one.project_id != project.pk)
+        if len(of) < 2 and of[0].project_id == project.pk:
+            del found[kind]
+    return found
 
 
 def snapshot_get(*, project: Project, snapshot_id: str) -> Snapshot:

@@ -29,6 +29,7 @@ from apps.snapshots.services.improvements import (
     demonstration_lineage,
     demonstrations_from,
 )
+from apps.snapshots.services.mixing import MIXTURE, mixture_freeze, mixture_start_again
 from apps.snapshots.services.reporting import report_store
 from apps.snapshots.services.writing import card_of, preferences_write, rows_of
 from apps.snapshots.storage import KEY, artifact_store, folder_of, private_folder_of, scratch
@@ -81,8 +82,10 @@ def snapshot_start(
 
 def snapshot_start_again(*, snapshot: Snapshot, user: User) -> tuple[Snapshot, bool]:
     """A new draft by the recipe of one that failed, which stays in the list."""
-    if snapshot.state != State.FAILED or "ties" not in snapshot.recipe:
+    if snapshot.state != State.FAILED or not {"ties", MIXTURE} & set(snapshot.recipe):
         raise Conflict("Only a freeze that failed can be tried again.", code="not_failed")
+    if MIXTURE in snapshot.recipe:
+        return mixture_start_again(snapshot=snapshot, user=user)
     return snapshot_start(
         project=snapshot.project,
         name=snapshot.name,
@@ -101,7 +104,7 @@ def snapshot_run(*, snapshot: str) -> str:
     if claimed:
         found.refresh_from_db(fields=["started_at", "cancel_wanted"])
         with contextlib.suppress(Exception), at_work(found):
-            _freeze(found, recipe_from_stored(found.recipe), progress.teller(snapshot))
+            _make(found, progress.teller(snapshot))
     return Snapshot.objects.values_list("state", flat=True).get(pk=snapshot)
 
 
@@ -260,6 +263,13 @@ def _require_rows(assembly: Assembly) -> None:
             code="empty_snapshot",
             field="recipe",
         )
+
+
+def _make(snapshot: Snapshot, tell: progress.Tell) -> None:
+    if MIXTURE in snapshot.recipe:
+        mixture_freeze(snapshot, tell)
+    else:
+        _freeze(snapshot, recipe_from_stored(snapshot.recipe), tell)
 
 
 def _freeze(snapshot: Snapshot, recipe: SnapshotRecipe, tell: progress.Tell) -> None:

@@ -230,9 +230,7 @@ def report_preview(*, project: Project, recipe: SnapshotRecipe, part: str) -> Re
 
 def has_report(snapshot: Snapshot) -> bool:
     """Reports are of votes and of what is asked."""
-    return snapshot.kind == Snapshot.Kind.PROMPTS or not (
-        snapshot.is_imported or snapshot.kind == Snapshot.Kind.DEMONSTRATIONS
-    )
+    return snapshot.kind == Snapshot.Kind.PROMPTS or snapshot.is_decided
 
 
 def report_read(*, snapshot: Snapshot) -> Report | None:

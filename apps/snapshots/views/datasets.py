@@ -29,7 +29,7 @@ from apps.snapshots.services.improvements import improved_count
 
 PER_PAGE = 50
 ADMINS = frozenset({ADMIN})
-_LATER = "Redis does not answer. The dataset waits and is built automatically when Redis is back."
+LATER = "Redis does not answer. The dataset waits and is built automatically when Redis is back."
 
 
 @require_safe
@@ -102,7 +102,7 @@ def _start(request: Request, form: SnapshotForm) -> HttpResponse:
         user=request.user,
     )
     if not sent:
-        messages.warning(request, _LATER)
+        messages.warning(request, LATER)
     return redirect("snapshots:detail", request.project.slug, made.pk)
 
 
@@ -179,7 +179,7 @@ def snapshot_action(request: Request, snapshot: str) -> HttpResponse:
             case "again":
                 found, sent = freezing.snapshot_start_again(snapshot=found, user=request.user)
                 if not sent:
-                    messages.warning(request, _LATER)
+                    messages.warning(request, LATER)
             case _:
                 raise DomainError("This is not something that can be done to a dataset.")
     except DomainError as error:

@@ -430,6 +430,35 @@ class AsyncClient:
         body = {"name": name, "kind": kind, "recipe": dict(recipe or {}), **more}
         return await self._transport.send(operations.freeze(project, body))
 
+    async def mix(
+        self,
+        project: str,
+        name: str,
+        parts: Mapping[str, float],
+        *,
+        repeat: bool = False,
+        every: float = 1.0,
+        timeout: float | None = None,
+    ) -> types.DatasetDetail:
+        """Mix datasets into one and wait for it.
+
+        parts: {id of a dataset: share of the training rows, in any unit}. repeat: rows of a part
+        that is too small for its share recur. Raises `ConcordError` where it could not be made, and
+        `TimeoutError` after `timeout` seconds; the worker continues.
+        """
+        given = [{"snapshot": one, "weight": weight} for one, weight in parts.items()]
+        body = {"name": name, "parts": given, "repeat": repeat}
+        made = await self._transport.send(operations.mix(project, body))
+        clock = asyncio.get_running_loop().time
+        until = None if timeout is None else clock() + timeout
+        while (found := await self.dataset(project, made.id)).state == "draft":
+            if until is not None and clock() + every > until:
+                raise TimeoutError(f"The dataset {found.id} was not made after {timeout:g} s.")
+            await asyncio.sleep(every)
+        if found.state != "frozen":
+            raise ConcordError(found.error, status=0, code="not_frozen")
+        return found
+
     async def dataset_export(
         self,
         project: str,

@@ -383,6 +383,17 @@ def freeze(project: str, body: Mapping[str, Any]) -> Operation[types.Dataset]:
     )
 
 
+def mix(project: str, body: Mapping[str, Any]) -> Operation[types.Dataset]:
+    return Operation(
+        "POST",
+        "/projects/{slug}/snapshots/mixtures",
+        types.Dataset.read,
+        {"slug": project},
+        body=body,
+        repeatable=False,  # each is a dataset of its own
+    )
+
+
 def dataset_export(
     project: str, snapshot: str, *, query: Mapping[str, str | int]
 ) -> Operation[None]:

@@ -154,6 +154,18 @@ class Datasets(Group):
         """Freeze the decided pairs; see `AsyncClient.freeze`."""
         return self._do(self._client.freeze(self._slug, name, **options))
 
+    def mix(
+        self,
+        name: str,
+        parts: Mapping[types.Dataset | str, float],
+        *,
+        repeat: bool = False,
+        timeout: float | None = None,
+    ) -> types.DatasetDetail:
+        """One dataset of several; see `AsyncClient.mix`."""
+        named = {one if isinstance(one, str) else one.id: weight for one, weight in parts.items()}
+        return self._do(self._client.mix(self._slug, name, named, repeat=repeat, timeout=timeout))
+
     def export(self, dataset: types.Dataset | str, file: str | Path, **options: Any) -> Path:
         """Write a split to a file; see `AsyncClient.dataset_export`."""
         found = dataset.id if isinstance(dataset, types.Dataset) else dataset
