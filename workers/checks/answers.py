@@ -35,10 +35,11 @@ def look(context: RunContext, settings: CheckSettings, pace: Pace) -> Found:
     scores = reward.score(prompts, responses)
     rows = [_row(scores, i, one) for i, one in enumerate(tried)]
     low, high = min(scores.values), max(scores.values)
-    spread = f"from {low:.4g} to {high:.4g}" if low < high else f"{low:.4g} each"
+    spread = f"from {low:.4g} to {high:.4g}" if low < high else f"{low:.4g}"
+    said = f"{len(rows)} answers score" if len(rows) > 1 else "The answer scores"
     return Found(
         outcome=SCORED,
-        words=f"{len(rows)} answers score {spread}.",
+        words=f"{said} {spread}.",
         n=len(rows),
         figures={
             "rows": [

@@ -13,11 +13,11 @@ class AnswerForm(forms.Form):
 
     prompt = forms.CharField(required=False, widget=forms.Textarea({"rows": 2}))
     response = forms.CharField(
-        required=False, label="answer", widget=forms.Textarea({"rows": 2}), strip=False
+        required=False, label="Answer", widget=forms.Textarea({"rows": 2}), strip=False
     )
     answer = forms.CharField(
         required=False,
-        label="known to be right",
+        label="Known to be right",
         help_text="For verifiers.",
         widget=forms.Textarea({"rows": 1}),
     )
