@@ -25,6 +25,7 @@ from celery.worker import state
 from workers.contract import fleet
 from workers.contract.code_version import code_version
 from workers.contract.fleet import Gpu, WorkerReport
+from workers.contract.reward_functions import installed_functions
 from workers.contract.wire import BEAT_EVERY_SECONDS, JOB_HEADER
 from workers.machine import COLUMNS, known_to_the_kernel, listed, query, seen
 
@@ -140,6 +141,7 @@ class Reporter:
             "cpus": len(os.sched_getaffinity(0)),
             "memory_bytes": total,
             "versions": installed(),
+            "rewards": installed_functions(),
             "code_version": code_version(),
             "started_at": time.time(),
         }

@@ -9,11 +9,13 @@ urlpatterns = [
     path("<slug:slug>/runs/", runs.run_list, name="runs"),
     path("<slug:slug>/runs/new/", launch.run_kinds, name="run_kinds"),
     path("<slug:slug>/runs/new/<slug:kind>/", launch.run_new, name="run_new"),
+    path("<slug:slug>/runs/new/<slug:kind>/try/", launch.reward_try, name="reward_try"),
     path("<slug:slug>/runs/compare/", groups.run_compare, name="run_compare"),
     path("<slug:slug>/runs/groups/<str:group>/", groups.group_detail, name="group"),
     path("<slug:slug>/runs/groups/<str:group>/seeds.csv", groups.group_csv, name="group_csv"),
     path("<slug:slug>/runs/groups/<str:group>/add/", groups.group_add, name="group_add"),
     path("<slug:slug>/runs/<str:run_id>/", runs.run_detail, name="run"),
+    path("<slug:slug>/runs/<str:run_id>/tried/", launch.reward_tried, name="reward_tried"),
     path("<slug:slug>/runs/<str:run_id>/edit/", housekeeping.run_edit, name="run_edit"),
     path("<slug:slug>/runs/<str:run_id>/metrics.json", metrics.run_metrics, name="run_metrics"),
     path(

@@ -382,3 +382,31 @@ def test_two_models_are_compared_by_an_evaluation_that_is_waited_for(
         )
     assert (found.value, found.low, found.high, found.n, found.by) == (0.75, 0.6, 0.9, 40, "reward")
     assert Run.objects.get(pk=found.run.id).config["reward"] == BRIEF
+
+
+def test_a_reward_is_tried_on_answers(
+    transactional_db: None,
+    live_server: LiveServer,
+    project: Project,
+    emil: User,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = [{"prompt": "Why?", "response": "So.", "answer": "", "score": 1.0, "parts": {}}]
+
+    def scored(self: AsyncClient, *args: Any, **options: Any) -> Any:
+        Run.objects.filter(kind="check").update(
+            state="finished", ended_at=timezone.now(), summary={"figures": {"rows": rows}}
+        )
+        return waited(self, *args, **options)
+
+    waited = AsyncClient.wait
+    monkeypatch.setattr(AsyncClient, "wait", scored)
+    with Client(live_server.url, token_of(emil, "read", "train")) as concord:
+        models = concord.project(project.slug).models
+        with pytest.raises(ConcordError) as refused:
+            models.try_reward(BRIEF)
+        assert refused.value.field == "inputs.prompts"
+        asked = {"prompt": "Why?", "response": "So."}
+        assert models.try_reward(BRIEF, [asked]) == rows
+    config = Run.objects.get().config
+    assert (config["check"], config["answers"]) == ("answers", [asked])

@@ -582,6 +582,8 @@ TRAINING = [
     page("training:run_kinds", STAFF),
     page("training:run_new", STAFF, args={"kind": "drill"}),
     post("training:run_new", STAFF, args={"kind": "drill"}, ok=422),
+    post("training:reward_try", STAFF, args={"kind": "ppo"}, ok=422),
+    page("training:reward_tried", STAFF, args=run_id),
     page("training:run", STAFF, args=run_id),
     page("loop:pairs", STAFF, args=run_id),
     post("loop:pairs", STAFF, args=run_id, data={"action": "take_back"}),

@@ -8,9 +8,11 @@ from django.utils import timezone
 from apps.snapshots.models import Snapshot
 from apps.training.forms.launch import ROLE_LABELS, RunForm
 from apps.training.models import Run, RunInput
+from apps.training.services import launching
 from apps.training.services.kinds import KINDS as RULES
 from tests.web.world import run_make
 from workers.config import parsing, preset_purposes, recipe_fields, recipe_presets
+from workers.config.rewards import SOURCES
 from workers.rules.choices import guard_errors, guardrails_of
 
 
@@ -449,3 +451,91 @@ def test_every_field_stands_under_a_heading(project, kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_preset_says_what_it_is_for(kind):
     assert preset_purposes(kind).keys() == recipe_presets(kind).keys()
+
+
+def test_the_form_of_a_reward_knows_every_source_and_every_error_stands_at_its_field(project):
+    ppo = RunForm(project=project, kind="ppo")
+    known = {one["type"]: one for one in ppo.reward_grammar["sources"]}
+    assert known.keys() == SOURCES.keys()
+    for name, cls in SOURCES.items():
+        assert [one["name"] for one in known[name]["fields"]] == [
+            one.name for one in parsing.setting_fields(cls)
+        ]
+    assert json.loads(json.dumps(ppo.reward_grammar)) == ppo.reward_grammar
+    assert RunForm(project=project, kind="sft").reward_grammar == {}
+    assert '\n  "type": "model"' in ppo["c_reward"].value()
+    wrong = {"type": "sum", "parts": [{"name": "a b", "source": {"type": "http", "retries": -1}}]}
+    told = form(project, {"c_reward": json.dumps(wrong)}).errors["c_reward"]
+    assert [text.partition(": ")[0] for text in told] == [
+        "reward.parts[0].name",
+        "reward.parts[0].source.retries",
+        "reward.parts[0].source.url",
+    ]
+
+
+# --- a reward tried on answers ---
+
+BRIEF = {"type": "rules", "rules": [{"name": "brief", "words": {"most": 2}}]}
+TYPED = {
+    "tried-TOTAL_FORMS": "5",
+    "tried-INITIAL_FORMS": "0",
+    "tried-1-prompt": "Why?",
+    "tried-1-response": "Because.",
+    "c_reward": json.dumps(BRIEF),
+}
+TRY = "/p/arguments/runs/new/ppo/try/"
+
+
+def test_a_reward_is_tried_on_typed_answers_whatever_else_the_form_lacks(open_form, project):
+    client, sent, _ = open_form("ppo")
+    page = client.post(TRY, sent | TYPED | {"name": ""}, headers={"HX-Request": "true"})
+    run = Run.objects.get()
+    assert (run.kind, run.queue) == ("check", "short")
+    assert run.config == {
+        "check": "answers",
+        "reward": BRIEF,
+        "answers": [{"prompt": "Why?", "response": "Because."}],
+    }
+    shown = f"/p/arguments/runs/{run.pk}/tried/"
+    assert f'hx-get="{shown}"' in page.content.decode()
+    found = {"outcome": "scored", "words": "1 answer scores 0"}
+    Run.objects.update(state="finished", ended_at=timezone.now(), summary=found)
+    done = client.get(shown).content.decode()
+    assert "1 answer scores 0" in done
+    assert "hx-get" not in done
+    Run.objects.update(
+        state="failed", fault="data", failure_kind="x", failure_message="nobody says"
+    )
+    assert "nobody says" in client.get(shown).content.decode()
+    assert client.post(TRY, sent | TYPED).status_code == 302  # without JavaScript, to its page
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"c_reward": '{"type": "http"}'}, "reward.url: must begin with"),
+        ({"c_reward": "{"}, "Enter a valid JSON"),
+        ({"tried-1-prompt": ""}, "Answer 2: Say what was asked."),
+        ({"tried-1-prompt": "", "tried-1-response": ""}, "needs an input"),
+        ({"c_reward": '{"type": "model"}'}, "needs an input"),
+    ],
+)
+def test_a_reward_that_cannot_be_tried_says_why_and_nothing_is_launched(open_form, changed, told):
+    client, sent, _ = open_form("ppo")
+    page = client.post(TRY, sent | TYPED | changed, headers={"HX-Request": "true"})
+    assert told in page.content.decode()
+    page = client.post(TRY, sent | TYPED | changed)
+    assert page.status_code == 422
+    assert told in page.content.decode()
+    assert not Run.objects.exists()
+
+
+def test_a_reward_function_that_nobody_has_is_refused_at_its_field(open_form, monkeypatch):
+    client, sent, _ = open_form("ppo")
+    reward = {"type": "function", "name": "brevity"}
+    sent |= TYPED | {"c_reward": json.dumps(reward)}
+    page = client.post(TRY, sent, headers={"HX-Request": "true"}).content.decode()
+    assert "reward.name: no worker that was heard" in page
+    monkeypatch.setattr(launching, "reward_functions", lambda: {"brevity"})
+    client.post(TRY, sent)
+    assert Run.objects.get().config["reward"] == reward

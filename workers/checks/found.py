@@ -12,7 +12,8 @@ from workers.context import RunContext
 from workers.contract.reasons import in_words
 
 CONFIRMS, REFUTES, UNDECIDED = "confirms", "refutes", "undecided"
-OUTCOMES = (CONFIRMS, REFUTES, UNDECIDED)
+SCORED = "scored"  # there was no suspicion: answers were scored to be looked at
+OUTCOMES = (CONFIRMS, REFUTES, UNDECIDED, SCORED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.artifacts import MERGED, PARTS
-from workers.config.parsing import Section, option
+from workers.config.parsing import Section, option, read
 from workers.config.rewards import needs_model, reward_errors
 from workers.config.server import DOC, POLICY, SFT, server_errors
 from workers.contract.jobs import is_hub_id
@@ -262,7 +262,9 @@ CHECKS = (
     "sampler",
     "critic_fit",
     "protocol",
+    "answers",
 )
+MOST_TRIED = 20  # answers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -316,6 +318,18 @@ class AskingSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TriedAnswer:
+    """One answer that a reward is tried on."""
+
+    prompt: str = option("", "What was asked.")
+    response: str = option("", "What was answered.")
+    answer: str = option("", "What is known to be right; a list as JSON.")
+
+    def check(self) -> list[str]:
+        return [] if self.prompt.strip() else ["prompt: must not be empty"]
+
+
+@dataclass(frozen=True, kw_only=True)
 class CheckSettings(AskingSettings):
     """One question about a run that is in problem, answered from what it left."""
 
@@ -353,6 +367,19 @@ class CheckSettings(AskingSettings):
         "the reward model learned from the rest.",
         choices=("all", "held_out"),
     )
+    answers: tuple[Mapping[str, Any], ...] = option(
+        (),
+        "answers: what the reward scores, each {prompt, response} and, where it is known, the "
+        "right answer as `answer`. Empty: five of the input 'prompts'.",
+    )
+
+    def check(self) -> list[str]:
+        errors = super().check()
+        if len(self.answers) > MOST_TRIED:
+            errors.append(f"answers: {len(self.answers)} are more than {MOST_TRIED}")
+        for i, one in enumerate(self.answers[:MOST_TRIED]):
+            errors += read(TriedAnswer, one, where=f"answers[{i}].", what="an answer")[1]
+        return errors
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,7 @@
     {"type": "rules", "rules": [{"name": …, "lacks": [...]}, …]}
     {"type": "verifier", "check": "number", "take": "boxed"}
     {"type": "http", "url": "https://…", "version": "2026-11"}
+    {"type": "function", "name": "brevity"}             a function of an installed package
     {"type": "sum", "parts": [{"name": …, "weight": 1.0, "source": {…}}, …]}
     {"type": "token_count", "token": "good"}            for trying the engine
 
@@ -153,7 +154,7 @@ def expression_error(pattern: str) -> str | None:
     return None
 
 
-CHECKS = ("exact", "number", "pattern", "order", "shape")
+CHECKS = ("exact", "number", "maths", "pattern", "order", "shape")
 TAKEN = ("whole", "last_line", "boxed", "after", "match")
 
 
@@ -164,9 +165,10 @@ class VerifierSettings:
     check_: str = option(
         "exact",
         "exact: the same text but for case, width of characters and white space; number: the same "
-        "number within the tolerances; pattern: the prompt's answer is a regular expression that "
-        "matches all of it; order: the prompt's answer is a list whose items must occur in that "
-        "order; shape: JSON of this shape, whatever the prompt.",
+        "number within the tolerances; maths: the same mathematics, compared by sympy; pattern: "
+        "the prompt's answer is a regular expression that matches all of it; order: the prompt's "
+        "answer is a list whose items must occur in that order; shape: JSON of this shape, "
+        "whatever the prompt.",
         choices=CHECKS,
     )
     take: str = option(
@@ -378,6 +380,20 @@ class HttpSettings(CacheSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
+class FunctionSettings:
+    """A Python function of a package that is installed on the worker."""
+
+    name: str = option("", "The name of its entry point, in the group concord.rewards.")
+    options: Mapping[str, Any] = option({}, "Given to the function as keyword arguments.")
+
+    def check(self) -> list[str]:
+        taken = {"prompts", "answers", "rows"} & self.options.keys()
+        return name_error(self.name) + [
+            f"options.{name}: is what every reward function is given" for name in sorted(taken)
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
 class PartSettings:
     """A component of a sum."""
 
@@ -414,6 +430,7 @@ SourceSettings = (
     | RulesSettings
     | VerifierSettings
     | HttpSettings
+    | FunctionSettings
     | SumSettings
 )
 SOURCES: dict[str, type] = {
@@ -422,6 +439,7 @@ SOURCES: dict[str, type] = {
     "rules": RulesSettings,
     "verifier": VerifierSettings,
     "http": HttpSettings,
+    "function": FunctionSettings,
     "sum": SumSettings,
 }
 
@@ -444,6 +462,17 @@ def needs_model(config: Mapping[str, Any]) -> bool:
     kind = config.get("type")
     parts = config.get("parts") or () if kind == "sum" else ()
     return kind == "model" or any(needs_model(part.get("source") or {}) for part in parts)
+
+
+def functions_named(config: Mapping[str, Any], where: str = "reward") -> list[tuple[str, str]]:
+    """(path, name) of every Python function in a sound `reward`."""
+    if config.get("type") == "function":
+        return [(f"{where}.name", str(config.get("name")))]
+    return [
+        found
+        for i, part in enumerate(config.get("parts") or () if config.get("type") == "sum" else ())
+        for found in functions_named(part.get("source") or {}, f"{where}.parts[{i}].source")
+    ]
 
 
 def _read(

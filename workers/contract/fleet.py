@@ -45,7 +45,8 @@ class WorkerReport:
 
     `instance` tells two workers of one `name` apart, which nothing keeps from being started.
     `slots`: attempts it takes at once. `runs`: ids of the runs it works on. `versions` holds the
-    `PACKAGES` that are installed. `at` and `started_at` are Unix seconds of its clock.
+    `PACKAGES` that are installed, `rewards` the names of its reward functions. `at` and
+    `started_at` are Unix seconds of its clock.
     """
 
     name: str
@@ -63,6 +64,7 @@ class WorkerReport:
     started_at: float = 0.0
     runs: tuple[str, ...] = ()
     instance: str = ""
+    rewards: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,9 @@ def report_from_json(text: str | bytes) -> WorkerReport:
             build(Gpu, one, where=f"worker report.gpus[{place}]")
             for place, one in enumerate(_listed(data, "gpus"))
         )
-        data |= {name: tuple(map(str, _listed(data, name))) for name in ("queues", "runs")}
+        data |= {
+            name: tuple(map(str, _listed(data, name))) for name in ("queues", "runs", "rewards")
+        }
     report: WorkerReport = build(WorkerReport, data, where="worker report")
     if not isinstance(report.versions, dict):
         raise ContractError("worker report.versions: is no object")

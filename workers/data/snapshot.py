@@ -6,8 +6,8 @@ A row that does not fit raises `RecipeError` (bad_data) naming file, line and fi
 """
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -78,6 +78,8 @@ class Prompt:
     group: str = ""
     source: str = ""
     answer: str = ""  # what is known to be right, where the row tells; a list or number as JSON
+    # All fields of the row but the prompt itself, as the file has them.
+    columns: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
 def evaluation_splits(folder: Path) -> list[str]:
@@ -110,7 +112,13 @@ def read_prompts(folder: Path, split: str = TRAIN) -> list[Prompt]:
             raise _bad(where, "asks what an earlier row asks, with another 'answer'")
         seen.setdefault(
             key,
-            Prompt(messages, str(row.get("group") or ""), str(row.get("source") or ""), answer),
+            Prompt(
+                messages,
+                str(row.get("group") or ""),
+                str(row.get("source") or ""),
+                answer,
+                {name: value for name, value in row.items() if name != "prompt"},
+            ),
         )
     return list(seen.values())
 

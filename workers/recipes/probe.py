@@ -15,7 +15,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from transformers import PreTrainedTokenizerBase
 from measures.accuracy import pair_credit
 from workers.behaviour import compression, distinct, repetition
 from workers.checks.asking import BATCH, Speaker, ask, fixed_prompts, fresh_reward, speaker
+from workers.checks.fixed import FixedAnswer, answer_id, fixed_answers
 from workers.checks.found import Cancelled, Pace, jsonable
 from workers.config import settings_for
 from workers.config.inference import ProbeSettings
@@ -32,76 +32,13 @@ from workers.config.phrases import POLITENESS, REFUSALS, Phrases, plain, refused
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
 from workers.data.batches import pad_right
-from workers.data.snapshot import (
-    TRAIN,
-    Messages,
-    evaluation_splits,
-    prompt_key,
-    read_demonstrations,
-    read_preferences,
-)
+from workers.data.snapshot import Messages
 from workers.models.loading import weights_sha256
 from workers.rewards.model import EnsembleReward, ModelReward
 from workers.rewards.source import RewardSource, WeightedSum, calibrate
 from workers.rollouts.local import Sampling, derive_seed
-from workers.samples import choose
 from workers.servers import asking
 from workers.servers.answers import Served, served_input
-
-# Answers that a snapshot holds, for a reward model that is probed without a policy. No torch.
-
-
-@dataclass(frozen=True, slots=True)
-class FixedAnswer:
-    """`pair` joins the two answers of a comparison, `better` says which of them people chose."""
-
-    id: str
-    prompt: Messages
-    response: str
-    pair: str = ""
-    better: bool | None = None
-
-
-def fixed_answers(folder: Path, *, most: int, seed: int) -> list[FixedAnswer]:
-    """Answers of at most `most` rows, chosen by seed from the evaluation files, else from the
-    training file. Raises `RecipeError` where the rows hold no answers."""
-    splits = evaluation_splits(folder) or [TRAIN]
-    names = _names(folder / f"{splits[0]}.jsonl")
-    if "chosen" in names:
-        pairs = [row for split in splits for row in read_preferences(folder, split)]
-        kept = [pairs[i] for i in choose(len(pairs), most, seed)]
-        return [
-            FixedAnswer(answer_id(row.prompt, text), row.prompt, text, row.comparison, better)
-            for row in kept
-            for text, better in ((row.chosen, True), (row.rejected, False))
-        ]
-    if "messages" in names:
-        shown = [row for split in splits for row in read_demonstrations(folder, split)]
-        return [
-            FixedAnswer(answer_id(row.prompt, row.response), row.prompt, row.response)
-            for row in (shown[i] for i in choose(len(shown), most, seed))
-        ]
-    raise RecipeError(
-        "wrong_input",
-        Fault.CONFIGURATION,
-        "the input 'prompts' holds no answers to score: a reward model alone is probed on "
-        "preferences or demonstrations; add a policy to have prompts answered",
-    )
-
-
-def answer_id(prompt: Messages, response: str = "") -> str:
-    """The same for the same text at any time, so that two probes can be compared in pairs."""
-    return sha256(f"{prompt_key(prompt)}\n{response}".encode()).hexdigest()[:16]
-
-
-def _names(path: Path) -> set[str]:
-    with path.open(encoding="utf-8") as lines:
-        try:
-            row = json.loads(next(lines, "{}"))
-        except json.JSONDecodeError:
-            return set()
-    return set(row) if isinstance(row, dict) else set()
-
 
 CONFIG = ProbeSettings
 FILE, VERSION = "probe.json", 1

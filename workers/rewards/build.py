@@ -12,6 +12,7 @@ import regex
 from workers.config.rewards import (
     BLOCK,
     PENALISE,
+    FunctionSettings,
     HttpSettings,
     ModelSettings,
     RulesSettings,
@@ -32,8 +33,10 @@ from workers.data.snapshot import (
     read_prompts,
 )
 from workers.rewards.cache import ByRows, CachedReward, cache_of, template_version
+from workers.rewards.function import FunctionReward
 from workers.rewards.http import HttpReward
 from workers.rewards.layout import is_ensemble
+from workers.rewards.maths_process import MathsProcess, TooSlow
 from workers.rewards.model import FLOAT32, EnsembleReward, ModelReward
 from workers.rewards.rules import (
     Expression,
@@ -63,13 +66,35 @@ def load_reward(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    """What every part of a reward is built with."""
+
+    context: RunContext
+    batch_size: int
+    given: Sequence[Prompt] | None
+
+    def prompts(self) -> list[Prompt]:
+        return _prompts(self.context) if self.given is None else list(self.given)
+
+    @property
+    def has_prompts(self) -> bool:
+        return self.given is not None or self.context.has_input("prompts")
+
+
 def build_reward(
-    context: RunContext, reward: Mapping[str, Any], *, batch_size: int, where: str = "reward"
+    context: RunContext,
+    reward: Mapping[str, Any],
+    *,
+    batch_size: int,
+    where: str = "reward",
+    prompts: Sequence[Prompt] | None = None,
 ) -> RewardSource:
     """The source of `reward`, a field of the configuration called `where`. A model comes from the
-    input 'reward', what is right from the input 'prompts'. Raises `RecipeError` where the
-    configuration or an input does not fit."""
-    return _build(context, read_reward(reward, where), where, batch_size)
+    input 'reward', what is right from `prompts`, or the input 'prompts'. Raises `RecipeError` where
+    the configuration or an input does not fit."""
+    given = _Setting(context, batch_size, prompts)
+    return _build(given, read_reward(reward, where), where)
 
 
 def build_judge(context: RunContext, *, batch_size: int) -> RewardSource | None:
@@ -79,23 +104,24 @@ def build_judge(context: RunContext, *, batch_size: int) -> RewardSource | None:
     return load_reward(context.input_path("judge"), name="judge", batch_size=batch_size)
 
 
-def _build(
-    context: RunContext, settings: SourceSettings, where: str, batch_size: int
-) -> RewardSource:
+def _build(given: _Setting, settings: SourceSettings, where: str) -> RewardSource:
     match settings:
         case ModelSettings():
-            return _model(context, settings, where, batch_size)
+            return _model(given.context, settings, where, given.batch_size)
         case TokenCountSettings():
             return TokenCount(settings.token, cap=settings.cap)
         case RulesSettings():
             return RulesReward(settings.each, where=where)
         case VerifierSettings():
-            known = _prompts(context) if settings.needs_answers else []
+            known = given.prompts() if settings.needs_answers else []
             return Verifier(settings, known, where=where)
         case HttpSettings():
             return _service(settings)
+        case FunctionSettings():
+            rows = given.prompts() if given.has_prompts else []
+            return FunctionReward(settings, rows, where=where)
         case SumSettings():
-            return _sum(context, settings, where, batch_size)
+            return _sum(given, settings, where)
 
 
 def _model(
@@ -137,11 +163,11 @@ def _service(settings: HttpSettings) -> RewardSource:
     return CachedReward(source, f"{settings.url} {settings.version}", cache)
 
 
-def _sum(context: RunContext, settings: SumSettings, where: str, batch_size: int) -> WeightedSum:
+def _sum(given: _Setting, settings: SumSettings, where: str) -> WeightedSum:
     parts = []
     for i, part in enumerate(settings.each):
         inner = f"{where}.parts[{i}].source"
-        source = _build(context, read_reward(part.source, inner), inner, batch_size)
+        source = _build(given, read_reward(part.source, inner), inner)
         parts.append(Part(part.name, part.weight, source))
     return WeightedSum(parts)
 
@@ -268,6 +294,7 @@ class Verifier:
         self._settings = settings
         self._found = Expression(settings.pattern, where=f"{where}.pattern")
         self._checks: dict[str, Callable[[str], Verdict]] = {}
+        self._process: MathsProcess | None = None
         if settings.needs_answers:
             self._checks = self._prepared(list(prompts), where)
 
@@ -375,6 +402,26 @@ class Verifier:
         def check(taken: str) -> Verdict:
             given = numbers(taken)
             return float(abs(given[-1] - right[0]) <= room) if given else None
+
+        return check
+
+    def _maths(self, answer: str) -> Callable[[str], Verdict]:
+        """What cannot be read as mathematics, or takes too long, is no answer."""
+        maths = self._process = self._process or MathsProcess()
+        try:
+            if maths.same(answer, answer) is None:
+                raise ValueError("cannot be read as mathematics")
+        except TooSlow as error:
+            raise ValueError("takes too long to be read as mathematics") from error
+
+        def check(taken: str) -> Verdict:
+            if same_text(taken, answer, fold=False):
+                return 1.0
+            try:
+                told = maths.same(taken, answer)
+            except TooSlow:
+                return None
+            return None if told is None else float(told)
 
         return check
 

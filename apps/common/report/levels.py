@@ -44,6 +44,7 @@ _STORED = {str(level): level for level in Level} | {
     "green": Level.OK,
     "no_alarm": Level.OK,
     "refutes": Level.OK,
+    "scored": Level.OK,
 }
 
 

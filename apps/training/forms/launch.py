@@ -20,6 +20,7 @@ from apps.labeling.selectors import settings_get
 from apps.training.forms.needs import NeedsForm
 from apps.training.models import Run, RunInput
 from apps.training.selectors import pages
+from apps.training.selectors.queueing import reward_functions
 from apps.training.services.held_out import held_out_judges
 from apps.training.services.kinds import KINDS, OPTIMISED, REWARDED, Role
 from apps.training.services.repeating import MOST_SEEDS
@@ -34,6 +35,7 @@ from workers.config import (
 )
 from workers.config.inference import ONLY_IN_TESTS, drill_folder
 from workers.config.parsing import Section
+from workers.config.reward_grammar import grammar
 from workers.rules.choices import guard_errors, guardrails_of
 from workers.rules.rule import Rule
 from workers.rules.words import test_words
@@ -80,6 +82,8 @@ ROLE_HELP = {
 }
 
 
+# Settings in the grammar of a reward, with the kinds of source that they do not take.
+REWARDS = {"reward": "", "verifier": "", "filter": "model"}
 _UNREADABLE = "Too deeply nested, or a number of too many digits."
 
 
@@ -232,6 +236,19 @@ class RunForm(NeedsForm):
     def guards_are_open(self) -> bool:
         return any(row.errors for row in self.guard_rows)
 
+    @cached_property
+    def reward_grammar(self) -> dict[str, Any]:
+        """What the form of a reward is made from; empty for a kind that has none."""
+        if not any(f"c_{name}" in self.fields for name in REWARDS):
+            return {}
+        return grammar(sorted(reward_functions()))
+
+    @property
+    def reward_errors(self) -> list[str]:
+        """What is wrong with the reward and the inputs that it reads; the rest does not matter."""
+        names = ("c_reward", "input_reward", "input_prompts", "pasted")
+        return [words for name in names for words in self.errors.get(name, ())]
+
     @property
     def more_is_open(self) -> bool:
         """Whether a hidden field has an error that must be seen."""
@@ -300,7 +317,8 @@ class RunForm(NeedsForm):
             reason = text  # which name it is, the field does not say
         if field not in self.fields:
             field = "pasted"
-        if field not in self.errors or field == "pasted":
+        inside = path != name and field == f"c_{name}"  # of an object: each names its own field
+        if field not in self.errors or field == "pasted" or inside:
             self.add_error(field, reason)
 
     def refuse(self, error: DomainError) -> None:
@@ -363,6 +381,8 @@ def _config_field(one: SettingField) -> forms.Field:
         attrs = step | {name: bound for name, bound in bounds.items() if bound is not None}
         cls = forms.IntegerField if one.type == "int" else forms.FloatField
         return cls(widget=forms.NumberInput(attrs), **common)
+    if one.name in REWARDS:
+        return _RewardField(one, **common)
     if one.type in {"object", "list"}:
         return _JsonField(
             widget=forms.Textarea({"rows": 2, "class": "code", "spellcheck": "false"}), **common
@@ -384,6 +404,23 @@ class _JsonField(forms.JSONField):
             return super().bound_data(data, initial)
         except (ValueError, RecursionError):
             return InvalidJSONInput(data)
+
+
+class _RewardField(_JsonField):
+    """Text that is large enough and formatted; static/js/reward.js makes a form of it."""
+
+    def __init__(self, one: SettingField, **kwargs: Any) -> None:
+        attrs = {"rows": 14, "class": "code", "spellcheck": "false", "data-reward": one.name}
+        if REWARDS[one.name]:
+            attrs["data-without"] = REWARDS[one.name]
+        if not one.default:
+            attrs["data-none"] = ""
+        super().__init__(widget=forms.Textarea(attrs), **kwargs)
+
+    def prepare_value(self, value: Any) -> Any:
+        if not value or isinstance(value, InvalidJSONInput):
+            return value or ""
+        return json.dumps(value, ensure_ascii=False, indent=2)
 
 
 def _help(one: SettingField) -> str:

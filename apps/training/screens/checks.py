@@ -394,6 +394,7 @@ OUTCOMES = {
     "confirms": "Suspicion confirmed",
     "refutes": "Suspicion refuted",
     "undecided": "Undecided",
+    "scored": "Scored",
 }
 _MOST_DRAWN = 8
 

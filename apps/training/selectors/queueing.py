@@ -24,6 +24,7 @@ from apps.training.models import Run, RunInput, RunQuota
 from workers.contract import fleet
 from workers.contract.fleet import Fleet, WorkerReport
 from workers.contract.jobs import ACCELERATE, EVERY_GPU, LAYOUTS, ONE
+from workers.contract.reward_functions import installed_functions
 from workers.contract.wire import JOB_QUEUES, QUEUE_CPU, QUEUE_SHORT
 
 # Which machines there are: what their workers last said of themselves, read from Redis.
@@ -47,6 +48,14 @@ def fleet_state() -> fleet.Fleet | None:
         workers=fleet.reports_of(reports),
         heard={queue.decode(): float(at) for queue, at in heard.items()},
     )
+
+
+def reward_functions() -> set[str]:
+    """Names of the Python functions that can be a reward: those of this machine, and those that
+    workers say they have."""
+    heard = fleet_state()
+    found = set(installed_functions())
+    return found.union(*(worker.rewards for worker in (heard.workers if heard else ())))
 
 
 HOLDERS = (Run.State.QUEUED, Run.State.RUNNING, Run.State.STOPPING)

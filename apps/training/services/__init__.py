@@ -10,7 +10,7 @@ from apps.training.services.commands import (
 )
 from apps.training.services.housekeeping import run_archive, run_delete, run_describe, uses_of
 from apps.training.services.kinds import KINDS
-from apps.training.services.launching import run_clone, run_launch
+from apps.training.services.launching import reward_try, run_clone, run_launch
 from apps.training.services.points import Thinned, metrics_store, runs_thin
 from apps.training.services.queueing import (
     quota_set,
@@ -49,6 +49,7 @@ __all__ = [
     "metrics_store",
     "parked_apply",
     "quota_set",
+    "reward_try",
     "roll_back_plan",
     "run_archive",
     "run_cancel",

@@ -208,7 +208,12 @@ KINDS: dict[str, KindRule] = {
             Need(("canaries",), _check_without("canaries")),
             Need(
                 ("reward",),
-                _check_rewards_itself("rescore", "canaries", "critic_fit", "protocol"),
+                _check_rewards_itself("rescore", "canaries", "critic_fit", "protocol", "answers"),
+            ),
+            Need(
+                ("prompts",),
+                lambda config: bool(config.get("answers")) or _check_without("answers")(config),
+                instead=", or answers in the configuration",
             ),
         ),
     ),

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.db import IntegrityError, transaction
@@ -14,6 +14,7 @@ from apps.common.json_limits import json_check, storable
 from apps.labeling.selectors import settings_get
 from apps.snapshots.models import Snapshot
 from apps.training.models import Artifact, Checkpoint, Run, RunAttempt, RunInput
+from apps.training.selectors.queueing import reward_functions
 from apps.training.services.attempts import run_dispatch
 from apps.training.services.held_out import judge_check, prompts_check
 from apps.training.services.kinds import (
@@ -22,12 +23,14 @@ from apps.training.services.kinds import (
     Input,
     approval_check,
     inputs_check,
+    reads_model,
     run_inputs,
 )
 from apps.training.services.layouts import launcher_of, needs_check, needs_of
 from apps.training.services.points import context_check
 from workers.config import SettingsError, as_trained, recipe_config, settings_for
 from workers.config.inference import refused_option
+from workers.config.rewards import functions_named
 from workers.contract.code_version import code_version
 from workers.contract.jobs import NOT_ALLOWED, ONE, may_be_named
 from workers.contract.wire import JOB_QUEUES, QUEUE_CPU, QUEUE_SHORT
@@ -163,6 +166,28 @@ def run_clone(
     )
 
 
+def reward_try(
+    *,
+    project: Project,
+    reward: Mapping[str, Any],
+    answers: Sequence[Mapping[str, str]],
+    inputs: Mapping[str, Input],
+    user: User | None = None,
+) -> Run:
+    """A check that scores `answers` ({prompt, response, answer}), or without any five of the input
+    `prompts`. Of `inputs` it takes what the reward and the answers need."""
+    wanted = {"reward"} if reads_model(reward) else set()
+    wanted |= set() if answers else {"prompts"}
+    return run_launch(
+        project=project,
+        kind=Run.Kind.CHECK,
+        name="Reward tried on answers",
+        config={"check": "answers", "reward": reward, "answers": [dict(one) for one in answers]},
+        inputs={role: given for role, given in inputs.items() if role in wanted},
+        user=user,
+    )
+
+
 def _store(run: Run, inputs: Mapping[str, Input]) -> Run:
     run.save(force_insert=True)
     for role, given in inputs.items():
@@ -253,6 +278,7 @@ def _check_plain(
         raise Unprocessable(
             error.message, code="bad_config", field=f"config.{path}", details=error.errors
         ) from None
+    _check_functions(recipe_config(kind, config))
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < _SEED_LIMIT:
         raise DomainError(
             "The seed must be a whole number from 0 to 2⁶³ − 1.", code="bad_seed", field="seed"
@@ -268,4 +294,25 @@ def _check_plain(
             f"The idempotency key is longer than {_LONGEST_KEY} characters.",
             code="bad_key",
             field="idempotency_key",
+        )
+
+
+def _check_functions(config: Mapping[str, Any]) -> None:
+    """A reward function that nobody has would fail on the worker, after the wait for it."""
+    named = [
+        (name, *found)
+        for name in ("reward", "verifier", "filter")
+        if isinstance(given := config.get(name), Mapping)
+        for found in functions_named(given, name)
+    ]
+    known = reward_functions() if named else set()
+    if missing := [one for one in named if one[2] not in known]:
+        listed = ", ".join(sorted(known)) or "none"
+        told = [
+            f"{path}: no worker that was heard, nor this machine, has a reward function "
+            f"'{function}' installed (there are: {listed})"
+            for _, path, function in missing
+        ]
+        raise Unprocessable(
+            told[0], code="no_function", field=f"config.{missing[0][0]}", details=told
         )

@@ -14,11 +14,14 @@ from apps.common.health import queues_heard
 from apps.common.http import Request
 from apps.training import selectors, services
 from apps.training.forms.launch import RunForm
+from apps.training.forms.trying import AnswersForm
 from apps.training.guidance import advised_changes
 from apps.training.models import Run
 from apps.training.screens import rollback
-from apps.training.screens.checks import layouts_of
+from apps.training.screens.checks import check_result, layouts_of
 from apps.training.selectors import pages
+from apps.training.selectors.queueing import why_it_waits
+from apps.training.services.kinds import OPTIMISED
 from workers.config import preset_purposes, recipe_presets
 from workers.contract.jobs import LAYOUTS, MOST_PROCESSES, ONE
 
@@ -41,6 +44,8 @@ KINDS = (
     ("register_encoder", "Bring an encoder without a head, for reward models to start from."),
     ("drill", "Train nothing: check in seconds that queue, worker and page work."),
 )
+
+TRIED = "tried"  # names of fields begin with it
 
 
 @require_safe
@@ -92,6 +97,10 @@ def run_new(request: Request, kind: str) -> HttpResponse:
             # What it waits for stands in the page, which follows it; a message would outlive it.
             messages.success(request, f"{first.name} is launched.")
             return redirect("training:run", request.project.slug, first.pk)
+    return _page(request, kind, form)
+
+
+def _page(request: Request, kind: str, form: RunForm, **more: Any) -> HttpResponse:
     source = form.source
     label, purposes = dict(Run.Kind.choices)[kind], preset_purposes(kind)
     context = {
@@ -105,8 +114,59 @@ def run_new(request: Request, kind: str) -> HttpResponse:
         "layouts": layouts_of(source) if source is not None and "layout" in form.fields else [],
         "page_title": f"New run: {label}",
         "nav": "runs",
+        "answers": AnswersForm(prefix=TRIED) if kind in OPTIMISED else None,
     }
-    return render(request, "training/new.html", context, status=422 if form.errors else 200)
+    status = 422 if form.errors or more else 200
+    return render(request, "training/new.html", context | more, status=status)
+
+
+# A reward is tried on a few answers before it trains anything: a check of the queue `short`.
+
+
+@require_POST
+@project_page(STAFF)
+def reward_try(request: Request, kind: str) -> HttpResponse:
+    """The reward, and the inputs it reads, of a form as it was sent; nothing else of it counts."""
+    if kind not in OPTIMISED:
+        raise Http404("no reward to try")
+    form, answers = _form(request, kind), AnswersForm(request.POST, prefix=TRIED)
+    errors = form.reward_errors + [
+        f"Answer {i}: {words}"
+        for i, row in enumerate(answers.errors, start=1)
+        for told in row.values()
+        for words in told
+    ]
+    run = None
+    if not errors:
+        try:
+            run = services.reward_try(
+                project=request.project,
+                reward=form.cleaned_data["config"]["reward"],
+                answers=answers.rows,
+                inputs=form.cleaned_data["inputs"],
+                user=request.user,
+            )
+        except DomainError as error:
+            errors = [str(one) for one in error.details or [error.message]]
+    if request.htmx:
+        return _tried(request, run, errors)
+    if run is None:  # the page with its errors
+        return _page(request, kind, form, answers=answers, try_errors=errors)
+    return redirect("training:run", request.project.slug, run.pk)
+
+
+@require_safe
+@project_page(STAFF)
+def reward_tried(request: Request, run_id: str) -> HttpResponse:
+    """What the reward said; asks again while it is being scored."""
+    return _tried(request, selectors.run_get(project=request.project, run_id=run_id), [])
+
+
+def _tried(request: Request, run: Run | None, errors: list[str]) -> HttpResponse:
+    context = {"run": run, "errors": errors, "found": run and check_result(run)}
+    if run is not None:
+        context["waits"] = why_it_waits(run) if run.state == Run.State.QUEUED else ""
+    return render(request, "training/_tried.html", context)
 
 
 def needs_asked(request: Request) -> dict[str, Any]:

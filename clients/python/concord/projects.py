@@ -373,6 +373,39 @@ class Models(Group):
                 self._client.model_download(self._slug, found, folder, part=part, on_progress=told)
             )
 
+    def try_reward(
+        self,
+        reward: Mapping[str, Any],
+        answers: Sequence[Mapping[str, str]] = (),
+        *,
+        model: Input | None = None,
+        prompts: Input | None = None,
+        every: float = 1.0,
+        timeout: float | None = 300.0,
+    ) -> Sequence[Mapping[str, Any]]:
+        """What a reward says of a few answers before anything is trained on it, as rows of prompt,
+        response, answer, score, parts, disagreement and notes.
+
+        reward: as a run's setting, {"type": …}; model: what {"type": "model"} in it asks. answers:
+        20 at most, each {"prompt": …, "response": …} and for verifiers what is right as "answer";
+        without any, five of the dataset `prompts`. Raises `RunFailed` where it cannot score them.
+        """
+        given = {"reward": model, "prompts": prompts}
+        run = Runs(self._caller, self._slug).launch(
+            "check",
+            "Reward tried on answers",
+            inputs={role: one for role, one in given.items() if one is not None},
+            config={
+                "check": "answers",
+                "reward": dict(reward),
+                "answers": [dict(one) for one in answers],
+            },
+        )
+        rows: Sequence[Mapping[str, Any]] = run.wait(every=every, timeout=timeout).summary[
+            "figures"
+        ]["rows"]
+        return rows
+
     def compare(
         self,
         a: Input,

@@ -1,0 +1,89 @@
+"""A reward that is a Python function of an installed package (docs/rewards.md)."""
+
+import math
+from collections.abc import Callable, Sequence
+from importlib.metadata import entry_points
+from typing import Any
+
+from workers.config.rewards import FunctionSettings
+from workers.contract.events import Fault, RecipeError
+from workers.contract.reward_functions import GROUP, installed_functions
+from workers.data.snapshot import Messages, Prompt, prompt_key
+from workers.rewards.source import Scores
+
+
+class FunctionReward:
+    """`prompts`: whose rows the function is given beside each answer; {} for any other prompt. An
+    answer that it gives None is withheld: it gives no gradient."""
+
+    def __init__(
+        self, settings: FunctionSettings, prompts: Sequence[Prompt] = (), *, where: str = "reward"
+    ) -> None:
+        """Raises `RecipeError`: no_function where it is not installed here or is none,
+        function_failed where its package does not load."""
+        self._settings = settings
+        self._where = f"{where}.name"
+        self._rows = {prompt_key(one.messages): one.columns for one in prompts}
+        self._call = self._loaded()
+
+    def score(self, prompts: Sequence[Messages], responses: Sequence[str]) -> Scores:
+        given = [[dict(message) for message in prompt] for prompt in prompts]
+        rows = [dict(self._rows.get(prompt_key(prompt), {})) for prompt in prompts]
+        answers = [str(text) for text in responses]
+        try:
+            returned = self._call(
+                prompts=given, answers=answers, rows=rows, **dict(self._settings.options)
+            )
+            found: list[Any] = list(returned)
+        except Exception as error:  # whatever it raises is the function's own
+            raise self._failed(f"raised {type(error).__name__}: {error}") from error
+        if len(found) != len(answers):
+            raise self._failed(f"gave {len(found)} scores for {len(answers)} answers")
+        values = [self._number(value, i, prompts[i]) for i, value in enumerate(found)]
+        unknown = [value is None for value in values]
+        scores = [0.0 if value is None else value for value in values]
+        return Scores(
+            scores, {self._settings.name: scores}, withheld=unknown if any(unknown) else None
+        )
+
+    def _number(self, value: Any, i: int, prompt: Messages) -> float | None:
+        if value is None:
+            return None
+        try:
+            number = math.nan if isinstance(value, str) else float(value)
+        except (TypeError, ValueError):
+            number = math.nan
+        if not math.isfinite(number):
+            asked = prompt[-1]["content"] if prompt else ""
+            raise self._failed(
+                f"gave {value!r:.60} for row {i + 1}, which is no finite number "
+                f"(prompt {asked[-80:]!r})"
+            )
+        return number
+
+    def _loaded(self) -> Callable[..., Any]:
+        name = self._settings.name
+        found = [one for one in entry_points(group=GROUP) if one.name == name]
+        if not found:
+            known = ", ".join(installed_functions()) or "none"
+            raise RecipeError(
+                "no_function",
+                Fault.CONFIGURATION,
+                f"{self._where}: no reward function {name!r} is installed on this worker "
+                f"(installed: {known})",
+            )
+        if len({one.value for one in found}) > 1:
+            told = ", ".join(sorted(one.value for one in found))
+            raise self._failed(f"is declared by several packages ({told})", "no_function")
+        try:
+            loaded = found[0].load()
+        except Exception as error:
+            raise self._failed(f"does not load: {type(error).__name__}: {error}") from error
+        if not callable(loaded):
+            raise self._failed(f"is no function ({found[0].value})", "no_function")
+        call: Callable[..., Any] = loaded
+        return call
+
+    def _failed(self, what: str, kind: str = "function_failed") -> RecipeError:
+        told = f"{self._where}: the reward function {self._settings.name!r} {what}"
+        return RecipeError(kind, Fault.CONFIGURATION, told)
