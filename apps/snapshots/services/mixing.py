@@ -233,7 +233,7 @@ def _recipe(parts: Sequence[Part], project: Project, repeat: bool) -> dict[str, 
         for one in parts
     ]
     foreign = any(one.snapshot.project_id != project.pk for one in parts)
-    made = {MIXTURE: {"parts": said, "repeat": repeat}, "seed": SEED}
+    made: dict[str, Any] = {MIXTURE: {"parts": said, "repeat": repeat}, "seed": SEED}
     if foreign or any(one.snapshot.is_imported for one in parts):
         made["imported"] = True  # of some rows nobody voted here
     return made
@@ -251,7 +251,7 @@ def _read(snapshot: Snapshot, *, of: str) -> Iterator[tuple[str, list[_Line]]]:
         if split in PRIVATE_SPLITS or split == HELDOUT_ANNOTATORS:
             continue
         known = fates.get(split, [])
-        first = [fate.ordinal for fate in known]
+        first = [fate.ordinal or 0 for fate in known]
         lines = []
         for number, row in enumerate(artifact_store().lines(f"{snapshot.uri}/{split}.jsonl")):
             place = bisect_right(first, number) - 1
