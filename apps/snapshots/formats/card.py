@@ -65,6 +65,8 @@ COLUMNS = {
     "metadata": "JSON: the columns that the row was imported with and that mean nothing to Concord",
     "vote": "number of the vote in Concord",
     "annotator": "a pseudonym; in pairs filled only where a row is one held-out person's vote",
+    "annotators": "who voted on the row, by the pseudonyms of this dataset",
+    "annotator_votes": "what each of `annotators` voted for: chosen, rejected, tie or both_bad",
     "choice": "a, b, tie or both_bad, in the comparison's own order",
     "voted_for": "chosen, rejected, tie or both_bad, in the words of the other forms",
     "side": "in votes: where the preferred answer stood on screen, empty when unknown; in single "
