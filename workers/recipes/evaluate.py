@@ -6,6 +6,7 @@ trained to please; only the judge, which it never met, can say that it became be
 answer the same prompts; differences are paired.
 """
 
+import itertools
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -29,7 +30,7 @@ from workers.models.loading import freeze, load_causal, load_tokenizer
 from workers.recipes.generate import sampling_of
 from workers.rewards.build import build_judge, build_reward
 from workers.rewards.source import RewardSource
-from workers.rollouts.drawing import Answer, answer
+from workers.rollouts.drawing import SCORE, Answer, answer, measure_latency, save_latency
 from workers.rollouts.local import derive_seed
 from workers.samples import choose, emit_samples, encode_fitting
 from workers.servers.answers import Served, served_input
@@ -70,6 +71,11 @@ def run(context: RunContext) -> dict[str, Any]:
         report[name] = _compare(
             scores[name], _score(source, rows, sft_answers), rows, settings, context.spec.seed
         )
+    if settings.latency_requests:
+        try:
+            report["latency"] = _latency(context, settings, rows, served, sources["reward"])
+        except Cancelled:
+            return {"step": 0}
     _publish(context, report)
     emit_samples(
         context,
@@ -125,6 +131,47 @@ def _answers(
         batch_size=settings.batch_size,
         reference=reference,
     )
+
+
+def _latency(
+    context: RunContext,
+    settings: EvaluateSettings,
+    rows: Sequence[Prompt],
+    served: Served | None,
+    reward: RewardSource,
+) -> dict[str, Any]:
+    """The policy's answers timed where they are served, alone and with their score.
+
+    Every request has a seed of its own, so no answer that was kept or scored before is timed.
+    """
+    context.progress(0, 1, "timing answers")
+    asked = itertools.count()
+    tokenizer = load_tokenizer(context.input_path("policy"))
+    here = (
+        None
+        if served and served.role == "policy"
+        else freeze(load_causal(context.input_path("policy")))
+    )
+
+    def answered(i: int) -> tuple[Prompt, Answer]:
+        row = rows[i % len(rows)]
+        seed = derive_seed(context.spec.seed, "latency", context.spec.attempt, next(asked))
+        sampling = sampling_of(settings, seed)
+        if here is None and served is not None:
+            return row, served.answer([row.messages], sampling, doing="timing answers")[0]
+        assert here is not None  # noqa: S101 — one of the two answers
+        return row, answer(here, tokenizer, [encode_prompt(tokenizer, row.messages)], sampling)[0]
+
+    def alone(i: int) -> int:
+        return answered(i)[1].tokens
+
+    def scored(i: int) -> int:
+        row, given = answered(i)
+        _score(reward, [row], [given])
+        return given.tokens
+
+    found = measure_latency(alone, scored, requests=settings.latency_requests, what=SCORE)
+    return save_latency(context, found)
 
 
 def _score(source: RewardSource, rows: Sequence[Prompt], answers: Sequence[Answer]) -> list[float]:

@@ -16,7 +16,6 @@ from measures.calibration import calibration, randomise_orientation
 from measures.ensembles import combine, standardise, to_raw
 from measures.estimate import Interval
 from measures.intervals import dyadic_interval, mean_interval
-from measures.trust.significance import half_width
 from workers.config.training import RewardSettings
 from workers.context import RunContext
 from workers.contract.events import Alert
@@ -242,7 +241,7 @@ def _people_gap(folds: Mapping[str, Result], parts: Sequence[Part], data: PairDa
                     names.append(name)
     by_pair = mean_interval(gaps, clusters=clusters)
     by_person = mean_interval(gaps, clusters=names)
-    return max(by_pair, by_person, key=half_width) if by_person.low is not None else by_pair
+    return max(by_pair, by_person, key=lambda found: (found.high or 0.0) - (found.low or 0.0))
 
 
 def gap_of(

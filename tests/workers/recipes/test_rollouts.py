@@ -244,13 +244,13 @@ def test_identical_answers_are_no_pair_and_are_counted(models: Workshop) -> None
 
 
 def evaluate(models: Workshop, name: str, policy: str, **config) -> Outcome:
-    settings = ANSWERING | {"draws": 2} | config
+    settings = ANSWERING | {"draws": 2, "latency_requests": 0} | config
     roles = {"sft": "base", "prompts": "prompts", "reward": "scorer", "judge": "judge"}
     return models.run_here(models.spec(name, "evaluate", settings, policy=policy, **roles))
 
 
 def test_a_policy_is_compared_with_its_sft_model_by_reward_and_by_judge(models: Workshop) -> None:
-    outcome = evaluate(models, "evaluated", "policy")
+    outcome = evaluate(models, "evaluated", "policy", latency_requests=4)
     report = outcome.summary
     assert report["prompts"] == 24
     assert report["policy"]["kl"] > 0.1
@@ -259,9 +259,14 @@ def test_a_policy_is_compared_with_its_sft_model_by_reward_and_by_judge(models: 
         assert means["difference"] == pytest.approx(means["policy"] - means["sft"])
         assert report[source]["win_rate"]["n_clusters"] == 12
         assert 0.0 <= report[source]["win_rate"]["value"] <= 1.0
-    (saved,) = outcome.all("ArtifactSaved")
+    timed, saved = outcome.all("ArtifactSaved")
     stored = json.loads(models.store.read_bytes(saved["uri"], sha256=saved["sha256"]))
     assert stored == {k: v for k, v in report.items() if k != "step"}
+    assert timed["uri"].endswith("latency.json")
+    for path in ("without_score", "with_score"):
+        found = report["latency"][path]
+        assert found["requests"] == 4
+        assert 0 < found["p50_ms"] <= found["p99_ms"]
     shown = outcome.all("Sample")
     assert shown
     assert all(sample["baseline"] is not None for sample in shown)
@@ -284,6 +289,7 @@ def test_the_divergence_is_left_out_where_only_part_of_the_distribution_is_sampl
 
 def test_a_policy_trained_on_a_rule_is_evaluated_by_that_rule(models: Workshop) -> None:
     settings = ANSWERING | {"reward": {"type": "token_count", "token": "a", "cap": 3}}
+    settings |= {"latency_requests": 0}
     roles = {"policy": "policy", "sft": "base", "prompts": "prompts"}
     report = models.run_here(models.spec("by-rule", "evaluate", settings, **roles)).summary
     assert 0.0 <= report["reward"]["policy"]["value"] <= 3.0
