@@ -141,6 +141,15 @@ class EvaluateSettings(AnsweringSettings):
         maximum=100_000,
         section=Section.BOOKKEEPING,
     )
+    factuality: str = option(
+        "normalised",
+        "How answers are compared with the right one, where prompts have an `answer`. normalised: "
+        "the same text but for case, widths, white space and a full stop at the end; contains: it "
+        "stands in the answer as whole words; exact: every character. off: not at all.",
+        choices=("normalised", "contains", "exact", "off"),
+        section=Section.REWARD,
+        main=True,
+    )
     latency_requests: int = option(
         20,
         "Answers of the policy timed one at a time, where it answers (its server, or here), with "

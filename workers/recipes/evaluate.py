@@ -29,6 +29,7 @@ from workers.models.forward import Reference
 from workers.models.loading import freeze, load_causal, load_tokenizer
 from workers.recipes.generate import sampling_of
 from workers.rewards.build import build_judge, build_reward
+from workers.rewards.rules import phrase_pattern, plain, same_text
 from workers.rewards.source import RewardSource
 from workers.rollouts.drawing import SCORE, Answer, answer, measure_latency, save_latency
 from workers.rollouts.local import derive_seed
@@ -71,6 +72,8 @@ def run(context: RunContext) -> dict[str, Any]:
         report[name] = _compare(
             scores[name], _score(source, rows, sft_answers), rows, settings, context.spec.seed
         )
+    if found := factuality(rows, policy_answers, sft_answers, judge, settings, context.spec.seed):
+        report["factuality"] = found
     if settings.latency_requests:
         try:
             report["latency"] = _latency(context, settings, rows, served, sources["reward"])
@@ -215,6 +218,53 @@ def _compare(
     return {name: in_words(asdict(interval)) for name, interval in results.items()}
 
 
+def right(given: str, known: str, how: str) -> bool:
+    """Whether an answer is the known one, by `how` of the setting `factuality`."""
+    if how == "exact":
+        return given == known
+    if how == "contains":
+        return phrase_pattern(known).search(plain(given)) is not None
+    return same_text(given, known)
+
+
+def factuality(
+    rows: Sequence[Prompt],
+    policy: Sequence[Answer],
+    sft: Sequence[Answer],
+    judge: RewardSource | None,
+    settings: EvaluateSettings,
+    seed: int,
+) -> dict[str, Any]:
+    """On prompts whose right answer is known: the share of right answers of both models and their
+    paired difference; by the judge, the share of the policy's that it scores at least as high as
+    the right one, ties ½. Empty where no answer is known, or none is asked for."""
+    known = [i for i, row in enumerate(rows) if row.answer]
+    if settings.factuality == "off" or not known:
+        return {}
+    asked = [rows[i] for i in known]
+    options: dict[str, Any] = {
+        "clusters": [row.group or row.messages[-1]["content"] for row in asked],
+        "replicates": settings.bootstrap_replicates,
+        "seed": seed,
+    }
+
+    def rightly(answers: Sequence[Answer]) -> list[float]:
+        pairs = [(answers[i].text, rows[i].answer) for i in known]
+        return [float(right(text, answer, settings.factuality)) for text, answer in pairs]
+
+    after, before = rightly(policy), rightly(sft)
+    found = {
+        "policy": mean_interval(after, **options),
+        "sft": mean_interval(before, **options),
+        "difference": paired_difference(after, before, **options),
+    }
+    if judge is not None:
+        references = judge.score([row.messages for row in asked], [row.answer for row in asked])
+        ahead = np.subtract(_score(judge, asked, [policy[i] for i in known]), references.values)
+        found["judge_against_right"] = mean_interval(pair_credit(ahead), **options)
+    return {name: in_words(asdict(interval)) for name, interval in found.items()}
+
+
 def _publish(context: RunContext, report: dict[str, Any]) -> None:
     values: dict[str, float | None] = {
         "eval/response_length": report["policy"]["response_length"],
@@ -226,6 +276,9 @@ def _publish(context: RunContext, report: dict[str, Any]) -> None:
     if "judge" in report:
         values["eval/held_out_score"] = report["judge"]["policy"]["value"]
         values["eval/win_rate"] = report["judge"]["win_rate"]["value"]
+    if "factuality" in report:
+        values["eval/factuality"] = report["factuality"]["policy"]["value"]
+        values["eval/factuality_difference"] = report["factuality"]["difference"]["value"]
     context.metrics(1, values)
     path = context.workdir / "evaluation.json"
     path.write_text(json.dumps(report, indent=1))
