@@ -148,7 +148,6 @@ class EvaluateSettings(AnsweringSettings):
         "stands in the answer as whole words; exact: every character. off: not at all.",
         choices=("normalised", "contains", "exact", "off"),
         section=Section.REWARD,
-        main=True,
     )
     latency_requests: int = option(
         20,
