@@ -327,6 +327,7 @@ def recipe_facts(recipe: Mapping[str, Any]) -> list[tuple[str, str]]:
             if recipe["heldout_annotators"]
             else "nobody",
         ),
+        *([("Rows name", "who voted, by pseudonyms")] if recipe.get("name_annotators") else ()),
         (
             "Splits",
             ", ".join(f"{k} {percent(v)}" for k, v in in_order(recipe["splits"]).items() if v),

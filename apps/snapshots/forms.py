@@ -55,13 +55,14 @@ _SAME = (
     "most_train_rows",
     "half_life_days",
     "reliability_weights",
+    "name_annotators",
     "seed",
 )
 _FILTERS = ("groups", "half", "batches", "topics", "without_annotators_of")
 _TIMES = ("cast_from", "cast_before")
 # The part that is folded until somebody wants it.
 _ADVANCED = (
-    *("heldout_groups", "heldout_annotators", *_SPLITS),
+    *("heldout_groups", "heldout_annotators", "name_annotators", *_SPLITS),
     *("split_by", "seed", "near_duplicates", "duplicate_similarity"),
 )
 # Where losing nothing is another value than the project's own.
@@ -203,6 +204,12 @@ class SnapshotForm(PresetForm):
     reliability_weights = forms.BooleanField(
         required=False, label="Rows of more reliable annotators count more"
     )
+    name_annotators = forms.BooleanField(
+        required=False,
+        label="Rows name who voted",
+        help_text="By pseudonyms of this dataset, so that a reward run can cross-validate over "
+        "annotators (folds).",
+    )
     seed = forms.CharField(
         max_length=80, label="Seed", help_text="Another seed draws other splits and hold-outs."
     )
@@ -315,7 +322,7 @@ class SnapshotForm(PresetForm):
         left_out = () if data["include_left_out"] else self.defaults.filters.left_out
         sent = {name: data[name] for name in _SAME if name in self.data or _is_many(data[name])}
         given = {name: value for name, value in sent.items() if value not in (None, "")}
-        given["reliability_weights"] = data["reliability_weights"]
+        given |= {name: data[name] for name in ("reliability_weights", "name_annotators")}
         given |= {"filters": filters | {"left_out": list(left_out)}, "splits": self._splits(data)}
         base = replace(self.defaults, half_life_days=None).to_json()
         return recipe_from_json(base | given | chosen)

@@ -122,6 +122,7 @@ class SnapshotRecipe:
     of a split. balance: what training rows are weighted evenly over; no weight exceeds `weight_cap`
     times the mean. most_train_rows: 0 for all; otherwise so many, drawn evenly over the strata.
     half_life_days: after so many days a vote counts half, None for always the same.
+    name_annotators: rows name who voted, by this dataset's pseudonyms, and for what.
     """
 
     decide_by: str = "votes"
@@ -143,6 +144,7 @@ class SnapshotRecipe:
     most_train_rows: int = 0
     half_life_days: float | None = None
     reliability_weights: bool = False
+    name_annotators: bool = False
     seed: str = "concord"
 
     def __post_init__(self) -> None:
@@ -161,6 +163,8 @@ class SnapshotRecipe:
             raise _bad("most_train_rows", "must be 0 (all) or more")
         if self.half_life_days is not None and not 0 < self.half_life_days < math.inf:
             raise _bad("half_life_days", "must be over 0, or null for no ageing")
+        if self.name_annotators and self.ties == KTO:
+            raise _bad("name_annotators", "is for pairs; single answers name nobody")
         if self.filters.half not in ("", *HALVES):
             raise _bad("filters.half", f"must be one of {', '.join(HALVES)}, or empty")
         both = set(self.heldout_groups) & set(self.filters.without_groups)
@@ -207,10 +211,12 @@ class SnapshotRecipe:
         return {name: self.splits.get(name, 0.0) for name in DRAWN_SPLITS}
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON types; `recipe_from_json` is its inverse. A list of comparisons and a half of
-        the groups are named only where they were chosen: recipes without them keep the bytes they
-        always had."""
+        """Plain JSON types; `recipe_from_json` is its inverse. A list of comparisons, a half of
+        the groups and names of annotators stand only where they were chosen: recipes without them
+        keep the bytes they always had."""
         plain = _plain(asdict(self))
+        if not self.name_annotators:
+            del plain["name_annotators"]
         for name in ("comparisons", "half"):
             if not plain["filters"][name]:
                 del plain["filters"][name]

@@ -24,6 +24,9 @@ from apps.snapshots.services import drafts, freezing
 from apps.snapshots.storage import artifact_store, names_in, read_rows
 from measures.splits import fold_of
 from tests.snapshots.conftest import argument, crowd_make, revote
+from workers.config import settings_for
+from workers.data.snapshot import read_preferences
+from workers.trainers.reward_data import plan_parts
 
 pytestmark = pytest.mark.django_db
 
@@ -494,3 +497,33 @@ def test_a_draft_at_work_is_seen_from_other_processes(project: Project, emil: Us
     while drafts.is_made(draft.pk) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert freezing.snapshots_sweep() == 1
+
+
+def test_rows_that_name_their_voters_can_be_folded_over_annotators(
+    project: Project, crowd: list[Comparison], emil: User
+) -> None:
+    plain = freeze(project, emil, heldout_annotators=0.0)
+    assert "annotators" not in rows(plain, "train")[0]
+    named = freeze(project, emil, heldout_annotators=0.0, name_annotators=True)
+    name_of, row = names_in(named.counts), rows(named, "train")[0]
+    cast = Vote.objects.filter(comparison=row["comparison"], is_current=True)
+    won = {"a": "chosen", "b": "rejected"} if row["chosen_side"] == "a" else {}
+    won = won or {"b": "chosen", "a": "rejected"}
+    told = dict(zip(row["annotators"], row["annotator_votes"], strict=True))
+    assert told == {name_of(v.annotator_id): won.get(v.choice, v.choice) for v in cast}
+    written = (folder(named) / "train.jsonl").read_text()
+    people = User.objects.filter(pk__in=cast.values("annotator"))
+    assert not [one for one in people if one.username in written]
+    read = read_preferences(folder(named))
+    assert {len(one.voters) for one in read} == {5}
+    parts = plan_parts(settings_for("reward", {"folds": 5}), read, seed=0)
+    assert all(part.people for part in parts if part.kind == "fold")
+
+
+def test_votes_that_do_not_say_whose_they_are_name_nobody(
+    project: Project, crowd: list[Comparison], emil: User
+) -> None:
+    User.objects.filter(username="crowd-00").update(username=f"imported.{project.pk}.unknown")
+    with pytest.raises(DomainError) as refused:
+        freeze(project, emil, heldout_annotators=0.0, name_annotators=True)
+    assert (refused.value.code, refused.value.field) == ("anonymous_votes", "name_annotators")

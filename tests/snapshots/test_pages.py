@@ -164,6 +164,7 @@ def test_every_field_of_the_form_reaches_the_recipe(
         "most_train_rows": 30,
         "half_life_days": 90,
         "reliability_weights": "on",
+        "name_annotators": "on",
         "topics": ["debate-01_yes", "debate-03_yes"],
         "cast_from": "2026-10-01T00:00",
     }
@@ -177,6 +178,7 @@ def test_every_field_of_the_form_reaches_the_recipe(
     assert (recipe.balance, recipe.weight_cap) == (("length", "unsafe"), 3.0)
     assert (recipe.most_train_rows, recipe.half_life_days) == (30, 90.0)
     assert recipe.reliability_weights
+    assert recipe.name_annotators
     assert recipe.shares["private_test"] == 0.1
     assert recipe.filters.topics == ("debate-01_yes", "debate-03_yes")
     assert recipe.filters.cast_from.startswith("2026-10-01T00:00")

@@ -2,10 +2,12 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from apps.snapshots.assembling.tally import few_pairs
 from apps.snapshots.reports import (
     PARTS,
     ReportMaterial,
@@ -66,6 +68,23 @@ def test_clean_pairs_raise_no_alarm_but_for_their_number(report: dict):
     alarms = {check["key"] for check in report["checks"] if check["level"] in (WARN, STOP)}
     # 800 are few; what people like here is words, and the audit names those; more data may help.
     assert alarms - {"growth"} == {"size", "words"}
+
+
+@pytest.mark.parametrize(
+    ("n", "level", "warned"),
+    [
+        (4_999, STOP, "under 5,000"),
+        (5_000, WARN, "at least 10,000"),
+        (9_999, WARN, "at least 10,000"),
+        (10_000, OK, ""),
+    ],
+)
+def test_few_pairs_are_said_from_the_marks_on(n: int, level: str, warned: str):
+    check = learning.size(SimpleNamespace(n_frozen=n))
+    assert check["level"] == level
+    assert warned in check["verdict"]
+    assert warned in few_pairs(n)
+    assert ("learning curve" in check["advice"]) == bool(warned)
 
 
 def test_a_report_is_plain_json_and_the_same_each_time(pairs: ReportMaterial, report: dict):
@@ -237,10 +256,13 @@ def test_all_labels_swapped_are_caught_by_known_answers(pairs: ReportMaterial):
     assert "0.0 %" in check["verdict"]
 
 
-def test_one_label_in_ten_swapped_is_caught_without_any_known_answer(pairs: ReportMaterial):
-    rng = np.random.default_rng(3)
-    bad = rng.random(N) < 0.12
-    check = found(changed(pairs, lambda k, p: swapped(p) if bad[k] else p), "swapped")
+def test_one_label_in_ten_swapped_is_caught_without_any_known_answer():
+    """Of 2,000 pairs; of 800 the interval of a tenth often contains a twentieth."""
+    n = 2000
+    bad = np.zeros(n, dtype=bool)
+    bad[np.random.default_rng(51).permutation(n)[: n // 10]] = True
+    planted = changed(clean(1, n), lambda k, p: swapped(p) if bad[k] else p)
+    check = found(planted, "swapped")
     assert check["level"] == WARN
     listed = table(check, "The most doubtful")["rows"]
     assert np.mean([bad[row["comparison"]] for row in listed]) > 0.8

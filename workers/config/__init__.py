@@ -612,6 +612,7 @@ PRESETS: dict[str, dict[str, dict[str, object]]] = {
         "demo": {
             "max_prompts": 40,
             "draws": 4,
+            "latency_requests": 5,
             "max_prompt_length": 80,
             "max_new_tokens": 48,
             "temperature": 0.7,
@@ -619,6 +620,7 @@ PRESETS: dict[str, dict[str, dict[str, object]]] = {
         "real": {
             "max_prompts": 48,
             "draws": 1,
+            "latency_requests": 5,
             "max_prompt_length": 128,
             "max_new_tokens": 48,
             "temperature": 0.7,

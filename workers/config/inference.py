@@ -141,6 +141,23 @@ class EvaluateSettings(AnsweringSettings):
         maximum=100_000,
         section=Section.BOOKKEEPING,
     )
+    factuality: str = option(
+        "normalised",
+        "How answers are compared with the right one, where prompts have an `answer`. normalised: "
+        "the same text but for case, widths, white space and a full stop at the end; contains: it "
+        "stands in the answer as whole words; exact: every character. off: not at all.",
+        choices=("normalised", "contains", "exact", "off"),
+        section=Section.REWARD,
+    )
+    latency_requests: int = option(
+        20,
+        "Answers of the policy timed one at a time, where it answers (its server, or here), with "
+        "and without the reward's score, for p50 and p99; 0 times none.",
+        unit="requests",
+        minimum=0,
+        maximum=10_000,
+        section=Section.BOOKKEEPING,
+    )
 
     def check(self) -> list[str]:
         return reward_errors(self.reward) + server_errors(self.server)

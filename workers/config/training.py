@@ -379,8 +379,9 @@ class RewardSettings(TrainingSettings):
     )
     folds: int = option(
         0,
-        "Cross-validation: so many models are trained first, each tested on annotators (or "
-        "groups, or prompts) it did not see. 0: none; 5 costs five trainings more.",
+        "Cross-validation: so many models are trained first, each tested on annotators (where "
+        "rows name them; else groups or prompts) it did not see. 0: none; 5 costs five trainings "
+        "more.",
         unit="folds",
         minimum=0,
         maximum=20,

@@ -438,6 +438,8 @@ METRICS = (
         leads=True,
     ),
     Metric("eval/win_rate", "Win rate against SFT", "share", EVALUATION, leads=True),
+    Metric("eval/factuality", "Right answers", "share", EVALUATION, leads=True),
+    Metric("eval/factuality_difference", "Right answers, policy − SFT", "share", EVALUATION),
     Metric("eval/mean_token_accuracy", "Held-out token accuracy", "share", EVALUATION, leads=True),
     Metric("eval/entropy", "Held-out entropy", "nats per token", EVALUATION),
     Metric("eval/margin", "Held-out margin", "raw score", EVALUATION),

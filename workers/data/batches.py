@@ -378,17 +378,32 @@ def inverse_frequency_order(groups: Sequence[Hashable], generator: torch.Generat
 # Which rows are left out together: folds over people, else over what rows share. No torch.
 
 ANNOTATOR, CLUSTER, PROMPT, ROW = "annotator", "cluster", "prompt", "row"
+LEAST_LEFT = 0.2  # of the rows must be left to a fold's training
+
+
+def annotator_folds(rows: Sequence[Preference], folds: int, *, seed: int) -> dict[str, int] | None:
+    """The fold (0 … folds − 1) of everybody who voted.
+
+    A fold trains on the rows that none of its people voted on. None where a row names nobody, fewer
+    than `folds` people voted, or some fold would be left with less than `LEAST_LEFT` of the rows.
+    """
+    names = [name for row in rows for name, _ in row.voters]
+    if not all(row.voters for row in rows) or len(set(names)) < folds:
+        return None
+    fold_of = dict(zip(names, assign_folds(names, folds, seed=seed), strict=True))
+    met = [{fold_of[name] for name, _ in row.voters} for row in rows]
+    left = min(sum(fold not in of for of in met) for fold in range(folds))
+    return fold_of if left >= max(1, LEAST_LEFT * len(rows)) else None
 
 
 def fold_keys(rows: Sequence[Preference], folds: int) -> tuple[str, list[Hashable]]:
-    """(by what, one key a row): the annotator where every row is one person's, else the cluster,
-    else the prompt, else the row; the first of which there are at least `folds`.
+    """(by what, one key a row): the cluster, else the prompt, else the row; the first of which
+    there are at least `folds`.
 
-    Rows with one key share a fold, so a model is tested on people, debates or prompts that it has
-    not seen, and never on a row it was trained on.
+    Rows with one key share a fold, so a model is tested on debates or prompts that it has not seen,
+    and never on a row it was trained on.
     """
     candidates: list[tuple[str, list[Hashable]]] = [
-        (ANNOTATOR, [row.annotator for row in rows]),
         (CLUSTER, [row.cluster for row in rows]),
         (PROMPT, [repr(row.prompt) for row in rows]),
     ]

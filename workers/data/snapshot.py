@@ -27,6 +27,11 @@ def as_drawn(text: str, ended: bool) -> str:
     return text if ended else CutAnswer(text)
 
 
+# What one person voted for, in the words of the rows.
+CHOSEN, REJECTED = "chosen", "rejected"
+VOTED_FOR = (CHOSEN, REJECTED, "tie", "both_bad")
+
+
 @dataclass(frozen=True, slots=True)
 class Preference:
     """Two responses to one prompt, `chosen` the one people preferred."""
@@ -42,6 +47,7 @@ class Preference:
     soft: bool = False  # confidence is the label itself: ties stand among the rows, with 0.5
     group: str = ""  # topic, debate
     annotator: str = ""  # pseudonym of the one person who decided, where it was one
+    voters: tuple[tuple[str, str], ...] = ()  # (pseudonym, VOTED_FOR) of each, where rows tell
     votes: int | None = None  # how many people decided
     sources: tuple[str, str] = ("", "")  # origin of chosen and rejected, where the rows tell
     decided_at: float | None = None  # Unix seconds
@@ -216,6 +222,7 @@ def _preference(row: dict[str, Any], where: str) -> Preference:
         soft=row.get("label_probability") is not None,
         group=str(row.get("group") or ""),
         annotator=str(row.get("annotator") or ""),
+        voters=_voters(row, where),
         votes=_votes(row, where),
         sources=_sources(row, where),
         decided_at=_moment(row, where),
@@ -251,6 +258,18 @@ def _answer(row: dict[str, Any]) -> str:
     if value is None or isinstance(value, str):
         return (value or "").strip()
     return json.dumps(value, ensure_ascii=False)
+
+
+def _voters(row: dict[str, Any], where: str) -> tuple[tuple[str, str], ...]:
+    """Of `annotators` with `annotator_votes`; a row of one person's vote is for its chosen one."""
+    if row.get("annotator"):
+        return ((str(row["annotator"]), CHOSEN),)
+    names, votes = row.get("annotators") or [], row.get("annotator_votes") or []
+    if not isinstance(names, list) or not isinstance(votes, list) or len(names) != len(votes):
+        raise _bad(where, "fields 'annotators' and 'annotator_votes' must be lists of one length")
+    if set(map(str, votes)) - set(VOTED_FOR):
+        raise _bad(where, f"field 'annotator_votes' must hold some of {', '.join(VOTED_FOR)}")
+    return tuple((str(name), str(vote)) for name, vote in zip(names, votes, strict=True))
 
 
 def _votes(row: dict[str, Any], where: str) -> int | None:

@@ -6,6 +6,7 @@ trained to please; only the judge, which it never met, can say that it became be
 answer the same prompts; differences are paired.
 """
 
+import itertools
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -28,8 +29,9 @@ from workers.models.forward import Reference
 from workers.models.loading import freeze, load_causal, load_tokenizer
 from workers.recipes.generate import sampling_of
 from workers.rewards.build import build_judge, build_reward
+from workers.rewards.rules import phrase_pattern, plain, same_text
 from workers.rewards.source import RewardSource
-from workers.rollouts.drawing import Answer, answer
+from workers.rollouts.drawing import SCORE, Answer, answer, measure_latency, save_latency
 from workers.rollouts.local import derive_seed
 from workers.samples import choose, emit_samples, encode_fitting
 from workers.servers.answers import Served, served_input
@@ -70,6 +72,13 @@ def run(context: RunContext) -> dict[str, Any]:
         report[name] = _compare(
             scores[name], _score(source, rows, sft_answers), rows, settings, context.spec.seed
         )
+    if found := factuality(rows, policy_answers, sft_answers, judge, settings, context.spec.seed):
+        report["factuality"] = found
+    if settings.latency_requests:
+        try:
+            report["latency"] = _latency(context, settings, rows, served, sources["reward"])
+        except Cancelled:
+            return {"step": 0}
     _publish(context, report)
     emit_samples(
         context,
@@ -127,6 +136,47 @@ def _answers(
     )
 
 
+def _latency(
+    context: RunContext,
+    settings: EvaluateSettings,
+    rows: Sequence[Prompt],
+    served: Served | None,
+    reward: RewardSource,
+) -> dict[str, Any]:
+    """The policy's answers timed where they are served, alone and with their score.
+
+    Every request has a seed of its own, so no answer that was kept or scored before is timed.
+    """
+    context.progress(0, 1, "timing answers")
+    asked = itertools.count()
+    tokenizer = load_tokenizer(context.input_path("policy"))
+    here = (
+        None
+        if served and served.role == "policy"
+        else freeze(load_causal(context.input_path("policy")))
+    )
+
+    def answered(i: int) -> tuple[Prompt, Answer]:
+        row = rows[i % len(rows)]
+        seed = derive_seed(context.spec.seed, "latency", context.spec.attempt, next(asked))
+        sampling = sampling_of(settings, seed)
+        if here is None and served is not None:
+            return row, served.answer([row.messages], sampling, doing="timing answers")[0]
+        assert here is not None  # noqa: S101 — one of the two answers
+        return row, answer(here, tokenizer, [encode_prompt(tokenizer, row.messages)], sampling)[0]
+
+    def alone(i: int) -> int:
+        return answered(i)[1].tokens
+
+    def scored(i: int) -> int:
+        row, given = answered(i)
+        _score(reward, [row], [given])
+        return given.tokens
+
+    found = measure_latency(alone, scored, requests=settings.latency_requests, what=SCORE)
+    return save_latency(context, found)
+
+
 def _score(source: RewardSource, rows: Sequence[Prompt], answers: Sequence[Answer]) -> list[float]:
     return source.score([row.messages for row in rows], [given.text for given in answers]).values
 
@@ -168,6 +218,53 @@ def _compare(
     return {name: in_words(asdict(interval)) for name, interval in results.items()}
 
 
+def right(given: str, known: str, how: str) -> bool:
+    """Whether an answer is the known one, by `how` of the setting `factuality`."""
+    if how == "exact":
+        return given == known
+    if how == "contains":
+        return phrase_pattern(known).search(plain(given)) is not None
+    return same_text(given, known)
+
+
+def factuality(
+    rows: Sequence[Prompt],
+    policy: Sequence[Answer],
+    sft: Sequence[Answer],
+    judge: RewardSource | None,
+    settings: EvaluateSettings,
+    seed: int,
+) -> dict[str, Any]:
+    """On prompts whose right answer is known: the share of right answers of both models and their
+    paired difference; by the judge, the share of the policy's that it scores at least as high as
+    the right one, ties ½. Empty where no answer is known, or none is asked for."""
+    known = [i for i, row in enumerate(rows) if row.answer]
+    if settings.factuality == "off" or not known:
+        return {}
+    asked = [rows[i] for i in known]
+    options: dict[str, Any] = {
+        "clusters": [row.group or row.messages[-1]["content"] for row in asked],
+        "replicates": settings.bootstrap_replicates,
+        "seed": seed,
+    }
+
+    def rightly(answers: Sequence[Answer]) -> list[float]:
+        pairs = [(answers[i].text, rows[i].answer) for i in known]
+        return [float(right(text, answer, settings.factuality)) for text, answer in pairs]
+
+    after, before = rightly(policy), rightly(sft)
+    found = {
+        "policy": mean_interval(after, **options),
+        "sft": mean_interval(before, **options),
+        "difference": paired_difference(after, before, **options),
+    }
+    if judge is not None:
+        references = judge.score([row.messages for row in asked], [row.answer for row in asked])
+        ahead = np.subtract(_score(judge, asked, [policy[i] for i in known]), references.values)
+        found["judge_against_right"] = mean_interval(pair_credit(ahead), **options)
+    return {name: in_words(asdict(interval)) for name, interval in found.items()}
+
+
 def _publish(context: RunContext, report: dict[str, Any]) -> None:
     values: dict[str, float | None] = {
         "eval/response_length": report["policy"]["response_length"],
@@ -179,6 +276,9 @@ def _publish(context: RunContext, report: dict[str, Any]) -> None:
     if "judge" in report:
         values["eval/held_out_score"] = report["judge"]["policy"]["value"]
         values["eval/win_rate"] = report["judge"]["win_rate"]["value"]
+    if "factuality" in report:
+        values["eval/factuality"] = report["factuality"]["policy"]["value"]
+        values["eval/factuality_difference"] = report["factuality"]["difference"]["value"]
     context.metrics(1, values)
     path = context.workdir / "evaluation.json"
     path.write_text(json.dumps(report, indent=1))

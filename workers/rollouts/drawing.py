@@ -4,15 +4,19 @@ A rollout is drawn in chunks. A chunk carries its prompts and a seed of its own,
 the same whoever draws them, in whatever order, and however often a chunk is drawn again.
 """
 
-from collections.abc import Iterator, Sequence
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from workers import ranks
+from workers.context import RunContext
 from workers.data.snapshot import Messages
 from workers.models.forward import Reference, score_responses
 from workers.models.loading import stop_ids
@@ -229,3 +233,130 @@ def answer(
     told = ranks.gathered(batches) if by_ranks else [batches]
     in_order = (told[i % step][i // step] for i in range(len(starts)))
     return [answer for batch in in_order for answer in batch]
+
+
+# How long a caller waits for an answer, with and without what is computed beside it: the value head
+# of a PPO run, or the reward model's score of the answer.
+#
+# What is served beside an answer (best-of-n, guided decoding, filters) costs time, and that must
+# not be found out in production. Both paths answer requests one at a time, warmed up, in turns, so
+# that a machine that slows down slows both.
+
+LATENCY_FILE = "latency.json"
+VALUE_HEAD, SCORE = "value_head", "score"
+_BESIDE = {VALUE_HEAD: "the value head", SCORE: "the score"}
+
+WARM_UP = 2  # requests of each path that are answered first and not counted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Path:
+    """Times of one path over `requests` requests. Milliseconds; per token: of generated tokens."""
+
+    requests: int
+    tokens: int
+    p50_ms: float
+    p99_ms: float
+    p50_ms_per_token: float
+    p99_ms_per_token: float
+
+    def to_json(self) -> dict[str, float]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latency:
+    """Both paths; `added_*` is what `what` (VALUE_HEAD or SCORE) adds to each."""
+
+    without: Path
+    with_it: Path
+    what: str = VALUE_HEAD
+
+    @property
+    def added_p50_ms(self) -> float:
+        return self.with_it.p50_ms - self.without.p50_ms
+
+    @property
+    def added_p99_ms(self) -> float:
+        return self.with_it.p99_ms - self.without.p99_ms
+
+    @property
+    def message(self) -> str:
+        share = self.added_p50_ms / self.without.p50_ms if self.without.p50_ms else 0.0
+        few = (
+            f" With {self.without.requests} requests p99 is little more than the slowest."
+            if self.without.requests < 100
+            else ""
+        )
+        return (
+            f"An answer takes {self.without.p50_ms:.1f} ms (p50) and {self.without.p99_ms:.1f} ms "
+            f"(p99) without {_BESIDE[self.what]}; it adds {self.added_p50_ms:.1f} ms "
+            f"({100 * share:.0f} %) at p50 and {self.added_p99_ms:.1f} ms at p99, n = "
+            f"{self.without.requests} requests.{few}"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "version": 1,
+            f"without_{self.what}": self.without.to_json(),
+            f"with_{self.what}": self.with_it.to_json(),
+            "added_p50_ms": self.added_p50_ms,
+            "added_p99_ms": self.added_p99_ms,
+            "message": self.message,
+        }
+
+
+def measure_latency(
+    without: Callable[[int], int],
+    with_it: Callable[[int], int],
+    *,
+    requests: int,
+    what: str = VALUE_HEAD,
+    clock: Callable[[], float] = time.perf_counter,
+    warm_up: int = WARM_UP,
+) -> Latency:
+    """Time both paths. Each takes the number of a request, answers it, and returns the number of
+    generated tokens; a device must have finished by then. `clock` tells seconds.
+
+    The paths take turns, and who goes first changes with every request.
+    """
+    if requests < 1:
+        raise ValueError(f"requests must be at least 1, not {requests}")
+    paths = (without, with_it)
+    for number in range(warm_up):
+        for answer in paths:
+            answer(number)
+    seconds: tuple[list[float], list[float]] = ([], [])
+    tokens: tuple[list[int], list[int]] = ([], [])
+    for number in range(requests):
+        order = (0, 1) if number % 2 == 0 else (1, 0)
+        for which in order:
+            started = clock()
+            made = paths[which](number)
+            seconds[which].append(clock() - started)
+            tokens[which].append(made)
+    return Latency(
+        without=_path(seconds[0], tokens[0]), with_it=_path(seconds[1], tokens[1]), what=what
+    )
+
+
+def _path(seconds: Sequence[float], tokens: Sequence[int]) -> Path:
+    ms = 1000 * np.asarray(seconds)
+    per_token = ms / np.maximum(np.asarray(tokens), 1)
+    return Path(
+        requests=len(ms),
+        tokens=int(sum(tokens)),
+        p50_ms=float(np.quantile(ms, 0.5)),
+        p99_ms=float(np.quantile(ms, 0.99)),
+        p50_ms_per_token=float(np.quantile(per_token, 0.5)),
+        p99_ms_per_token=float(np.quantile(per_token, 0.99)),
+    )
+
+
+def save_latency(context: RunContext, found: Latency) -> dict[str, Any]:
+    """As the artifact latency.json, which is returned."""
+    plain = found.to_json()
+    path = context.workdir / LATENCY_FILE
+    path.write_text(json.dumps(plain, indent=1))
+    context.save_artifact(path, media_type="application/json")
+    return plain

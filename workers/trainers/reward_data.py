@@ -13,7 +13,7 @@ from workers.artifacts import state_in, state_of
 from workers.config.training import RewardSettings
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
-from workers.data.batches import Encoded, PairEncoder, assign_folds, fold_keys
+from workers.data.batches import Encoded, PairEncoder, annotator_folds, assign_folds, fold_keys
 from workers.data.snapshot import (
     TRAIN,
     Preference,
@@ -160,13 +160,18 @@ FOLD, MEMBER, MODEL = "fold", "member", "model"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One model to train: indices of its training rows and of those it is tested on alone."""
+    """One model to train: indices of its training rows and of those it is tested on alone.
+
+    `people`: of a fold over annotators, those whose votes it is tested on; its held-out rows are
+    all that one of them voted on, so a row may be held out by several folds.
+    """
 
     name: str
     kind: str
     seed: int
     rows: list[int]
     held_out: list[int] = field(default_factory=list)
+    people: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,11 +262,7 @@ def plan_parts(settings: RewardSettings, rows: Sequence[Preference], *, seed: in
     everything = list(range(len(rows)))
     parts: list[Part] = []
     if settings.folds:
-        of = _folds(rows, settings.folds, seed=seed)
-        for fold in range(settings.folds):
-            inside = [i for i in everything if of[i] == fold]
-            outside = [i for i in everything if of[i] != fold]
-            parts.append(Part(f"fold-{fold}", FOLD, seed, outside, inside))
+        parts += _fold_parts(rows, settings.folds, seed=seed)
     if settings.members == 1:
         return [*parts, Part(MODEL, MODEL, seed, everything)]
     of = _folds(rows, settings.members, seed=seed + 1)
@@ -274,6 +275,21 @@ def plan_parts(settings: RewardSettings, rows: Sequence[Preference], *, seed: in
         else:
             taken = everything
         parts.append(Part(f"member-{member}", MEMBER, own, taken))
+    return parts
+
+
+def _fold_parts(rows: Sequence[Preference], folds: int, *, seed: int) -> list[Part]:
+    """Over annotators where the rows name them, otherwise over what rows share."""
+    if (fold_of := annotator_folds(rows, folds, seed=seed)) is not None:
+        met = [{fold_of[name] for name, _ in row.voters} for row in rows]
+    else:
+        met = [{fold} for fold in _folds(rows, folds, seed=seed)]
+    parts = []
+    for fold in range(folds):
+        inside = [i for i, of in enumerate(met) if fold in of]
+        outside = [i for i, of in enumerate(met) if fold not in of]
+        people = frozenset(name for name, of in (fold_of or {}).items() if of == fold)
+        parts.append(Part(f"fold-{fold}", FOLD, seed, outside, inside, people))
     return parts
 
 

@@ -20,8 +20,8 @@ from workers.config.training import RewardSettings
 from workers.context import RunContext
 from workers.contract.events import Alert
 from workers.contract.reasons import in_words
-from workers.data.batches import fold_keys, padded_tokens, parts_under
-from workers.data.snapshot import TRAIN, Preference
+from workers.data.batches import ANNOTATOR, fold_keys, padded_tokens, parts_under
+from workers.data.snapshot import CHOSEN, REJECTED, TRAIN, Preference
 from workers.rewards.layout import EnsembleLayout
 from workers.trainers.reward_data import FOLD, EncodedPair, PairData, Part, Result
 from workers.trainers.reward_trainer import StepCollator
@@ -167,23 +167,81 @@ def cross_validation(
     *,
     seed: int,
 ) -> dict[str, Any] | None:
-    """Every training pair judged by the model that did not see its fold; None before all ended."""
+    """Every training pair judged by the model that did not see its fold; None before all ended.
+
+    Over annotators it is every vote for a side, judged by the model of the fold that knows neither
+    the pair nor any vote of this person.
+    """
     folds = {result.name: result for result in results if result.kind == FOLD}
     if not settings.folds or len(folds) < settings.folds:
         return None
     pairs: list[EncodedPair] = []
     margins: list[float] = []
-    accuracies = []
+    accuracies: list[float | None] = []
     for part in parts:
         if part.kind != FOLD:
             continue
-        own = folds[part.name].scores["fold"].margins
-        pairs += [data.train[i] for i in part.held_out]
-        margins += own
-        accuracies.append(float(np.mean((np.sign(own) + 1) / 2)))
-    by, _ = fold_keys([pair.row for pair in data.train], settings.folds)
-    report = _report(pairs, margins, settings, seed=seed)
-    return {"folds": settings.folds, "by": by, "fold_accuracy": accuracies, **report.plain()}
+        judged = zip(
+            (data.train[i] for i in part.held_out),
+            folds[part.name].scores["fold"].margins,
+            strict=True,
+        )
+        own = [vote for pair, margin in judged for vote in _held_votes(pair, margin, part.people)]
+        pairs += [pair for pair, _ in own]
+        margins += [margin for _, margin in own]
+        right = pair_credit([margin for _, margin in own])
+        accuracies.append(float(right.mean()) if own else None)
+    found: dict[str, Any] = {"folds": settings.folds, "by": ANNOTATOR, "fold_accuracy": accuracies}
+    if any(part.people for part in parts):
+        found["seen_minus_unseen"] = dict(in_words(asdict(_people_gap(folds, parts, data))))
+    else:
+        found["by"], _ = fold_keys([pair.row for pair in data.train], settings.folds)
+    return {**found, **_report(pairs, margins, settings, seed=seed).plain()}
+
+
+def _held_votes(
+    pair: EncodedPair, margin: float, people: frozenset[str]
+) -> list[tuple[EncodedPair, float]]:
+    """The pair as each of `people` who voted for a side would have it, with the margin that way
+    round; without people the pair itself."""
+    if not people:
+        return [(pair, margin)]
+    other = replace(
+        pair,
+        row=replace(pair.row, chosen=pair.row.rejected, rejected=pair.row.chosen),
+        chosen=pair.rejected,
+        rejected=pair.chosen,
+    )
+    ways = {CHOSEN: (pair, margin), REJECTED: (other, -margin)}
+    return [ways[vote] for name, vote in pair.row.voters if name in people and vote in ways]
+
+
+def _people_gap(folds: Mapping[str, Result], parts: Sequence[Part], data: PairData) -> Interval:
+    """How much more often a model is right about the votes of people it learned from than about
+    those of its fold, on the same pairs, none of which it was trained on. 0–1, signed.
+
+    The interval is the wider of two: over what pairs share and over the people left out.
+    """
+    gaps: list[float] = []
+    clusters: list[str] = []
+    names: list[str] = []
+    for part in parts:
+        if not part.people:
+            continue
+        margins = folds[part.name].scores["fold"].margins
+        for i, margin in zip(part.held_out, margins, strict=True):
+            row = data.train[i].row
+            credit = float(pair_credit([margin])[0])
+            right = {CHOSEN: credit, REJECTED: 1 - credit}
+            seen = [right[v] for n, v in row.voters if n not in part.people and v in right]
+            for name, vote in row.voters:
+                if seen and name in part.people and vote in right:
+                    gaps.append(float(np.mean(seen)) - right[vote])
+                    clusters.append(row.cluster)
+                    names.append(name)
+    by_pair = mean_interval(gaps, clusters=clusters)
+    by_person = mean_interval(gaps, clusters=names)
+    return max(by_pair, by_person, key=lambda found: (found.high or 0.0) - (found.low or 0.0))
 
 
 def gap_of(

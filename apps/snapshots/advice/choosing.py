@@ -345,7 +345,10 @@ def _factual(facts: Facts) -> Item | None:
         return None
     if facts.demonstrations:
         evidence = f"{facts.demonstrations:,} demonstrations to learn from"
-        then = "Measure factuality on held-out questions before and after, beside the loss."
+        then = (
+            "Measure factuality on held-out questions before and after, beside the loss: an "
+            "evaluate run over prompts with a known answer does."
+        )
     else:
         evidence = "no demonstrations yet" if facts.demonstrations == 0 else ""
         then = "Collect checked answers as demonstrations, and questions with known answers."

@@ -293,18 +293,19 @@ def voters_left(
 
 
 def require_named(seen: By, held: By, recipe: SnapshotRecipe) -> None:
-    """Refuses to hold out annotators where the votes do not say whose they are (SPEC B8)."""
-    if not recipe.heldout_annotators:
+    """Refuses to hold out or to name annotators where the votes do not say whose they are (B8)."""
+    if not (recipe.heldout_annotators or recipe.name_annotators):
         return
     what = anonymous(
         Counter(vote.person_key for votes in (*seen.values(), *held.values()) for vote in votes)
     )
     if what:
+        asked = "held out" if recipe.heldout_annotators else "named"
         raise DomainError(
-            f"Annotators cannot be held out: {what}, and the same person could be trained on and "
-            "tested on. Hold out none, or leave these votes out.",
+            f"Annotators cannot be {asked}: {what}, and the same person could be trained on and "
+            "tested on. Hold out and name none, or leave these votes out.",
             code="anonymous_votes",
-            field="heldout_annotators",
+            field="heldout_annotators" if recipe.heldout_annotators else "name_annotators",
         )
 
 

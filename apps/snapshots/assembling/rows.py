@@ -85,6 +85,7 @@ def preference_rows(
     graded: bool = False,
     sourced: bool = False,
     votes_at: Mapping[int, dt.datetime] | None = None,
+    cast_by: Mapping[int, tuple[int, str]] | None = None,
     name_of: Callable[[int], str],
 ) -> Iterator[Row]:
     """One row a line.
@@ -97,7 +98,8 @@ def preference_rows(
     annotators' votes. `chosen_side` says which answer of the comparison won, so that order can be
     looked at as a leak. graded: every row has `strength`, null where nobody graded. sourced: every
     row has `sources`, the chosen answer's first. votes_at: when each vote was cast; every row then
-    has `decided_at`, the day of its newest vote or of the ruling.
+    has `decided_at`, the day of its newest vote or of the ruling. cast_by: (person, choice) of each
+    vote; every row then has `annotators`, who voted on it, and `annotator_votes`, what for.
     """
     for line in lines:
         pair, text = pairs[line.pair], texts[line.pair]
@@ -123,6 +125,8 @@ def preference_rows(
             row["sources"] = [getattr(text, f"from_{won}"), getattr(text, f"from_{lost}")]
         if votes_at is not None:
             row["decided_at"] = _day(line, pair, votes_at)
+        if cast_by is not None:
+            row |= _voters(line, won, cast_by, name_of)
         yield row | _origin(line, text, name_of)
 
 
@@ -134,6 +138,24 @@ def _day(line: SplitLine, pair: Pair, votes_at: Mapping[int, dt.datetime]) -> st
     else:
         moment = max((votes_at[vote] for vote in line.votes if vote in votes_at), default=None)
     return moment.astimezone(dt.UTC).date().isoformat() if moment else None
+
+
+def _voters(
+    line: SplitLine, won: str, cast_by: Mapping[int, tuple[int, str]], name_of: Callable[[int], str]
+) -> Row:
+    """In the order of the names, so that the order of the votes is not told."""
+    cast = sorted(
+        (name_of(person), voted_for(choice, won))
+        for person, choice in (cast_by[vote] for vote in line.votes)
+    )
+    return {"annotators": [name for name, _ in cast], "annotator_votes": [vote for _, vote in cast]}
+
+
+def voted_for(choice: str, won: str) -> str:
+    """chosen, rejected, tie or both_bad: frozen rows know chosen and rejected but not A and B."""
+    if choice not in ("a", "b"):
+        return choice
+    return "chosen" if choice == won else "rejected"
 
 
 def unpaired_rows(

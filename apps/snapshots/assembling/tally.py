@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from apps.snapshots.advice.facts import FEW_PAIRS, VERY_FEW_PAIRS
 from apps.snapshots.assembling.deciding import VOTE_TIE, DecidedBy
 from apps.snapshots.assembling.material import CurrentVote, Drop, Material, Pair, SplitLine, Units
 from apps.snapshots.assembling.rows import desirable
@@ -21,7 +22,6 @@ from measures.voting import Choice, expected_keep_rate, posterior_keep_rate
 from measures.voting.chance import MOST_VOTES
 
 # A reward model from fewer pairs is likely to overfit.
-FEW_PAIRS, VERY_FEW_PAIRS = 10_000, 5_000
 
 Lines = Mapping[str, Sequence[SplitLine]]
 
@@ -136,18 +136,22 @@ def repeated_pairs(lines: Iterable[SplitLine], pairs: Mapping[int, Pair]) -> int
     return sum(n - 1 for n in seen.values())
 
 
+def few_pairs(n: int) -> str:
+    """What is said of so few training pairs; "" of enough."""
+    if n < VERY_FEW_PAIRS:
+        return (
+            f"Only {n:,} training pairs: under {VERY_FEW_PAIRS:,} a reward model overfits easily."
+        )
+    return "" if n >= FEW_PAIRS else f"{n:,} training pairs: at least {FEW_PAIRS:,} are advised."
+
+
 def warnings_about(
     files: Lines, pairs: Mapping[int, Pair], recipe: SnapshotRecipe
 ) -> tuple[str, ...]:
     """What a reader must know before trusting a model trained or measured on these files."""
     said = []
-    n = len(files.get(TRAIN, ()))
-    if n < VERY_FEW_PAIRS:
-        said.append(
-            f"Only {n:,} training pairs: under {VERY_FEW_PAIRS:,} a reward model overfits easily."
-        )
-    elif n < FEW_PAIRS:
-        said.append(f"{n:,} training pairs: at least {FEW_PAIRS:,} are advised.")
+    if few := few_pairs(len(files.get(TRAIN, ()))):
+        said.append(few)
     if recipe.ties == KTO and (both := labels(files.get(TRAIN, ()), pairs)["contradicting"]):
         said.append(
             f"{both:,} answers are desirable in one training row and undesirable in another: they "

@@ -66,6 +66,8 @@ COLUMNS = {
     "vote": "number of the vote in Concord",
     "annotator": "a pseudonym; in pairs filled only where a row is one held-out person's vote",
     "part": "id of the dataset that the row of a mixture is from",
+    "annotators": "who voted on the row, by the pseudonyms of this dataset",
+    "annotator_votes": "what each of `annotators` voted for: chosen, rejected, tie or both_bad",
     "choice": "a, b, tie or both_bad, in the comparison's own order",
     "voted_for": "chosen, rejected, tie or both_bad, in the words of the other forms",
     "side": "in votes: where the preferred answer stood on screen, empty when unknown; in single "

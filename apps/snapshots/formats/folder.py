@@ -38,6 +38,8 @@ _TYPES: dict[str, pa.DataType] = {
     "votes": pa.int64(),
     "cluster_ids": pa.list_(pa.string()),
     "sources": pa.list_(pa.string()),
+    "annotators": pa.list_(pa.string()),
+    "annotator_votes": pa.list_(pa.string()),
 }
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from apps.labeling.models import Choice, Vote
-from apps.snapshots.assembling.rows import Row
+from apps.snapshots.assembling.rows import Row, voted_for
 from apps.snapshots.models import Snapshot, SnapshotRow
 from apps.snapshots.storage import NameOf, names_in
 
@@ -122,4 +122,4 @@ def _voted_for(choice: str, winner: str) -> str:
     if winner in (Choice.TIE, Choice.BOTH_BAD):
         return ""  # the row has no side that a vote could be for
     # Held-out annotators who disagree have no winner in common: each row has its own vote's.
-    return "chosen" if winner in (choice, "") else "rejected"
+    return voted_for(choice, winner or choice)

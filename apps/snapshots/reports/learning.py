@@ -7,7 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from apps.common.numbers import share as percent
-from apps.snapshots.assembling.tally import FEW_PAIRS, VERY_FEW_PAIRS
+from apps.snapshots.advice.facts import FEW_PAIRS, VERY_FEW_PAIRS
+from apps.snapshots.assembling.tally import few_pairs
 from apps.snapshots.reports.checks import (
     OK,
     STOP,
@@ -36,16 +37,11 @@ def size(frame: Frame) -> Check:
     title, n = "Size", frame.n_frozen
     if n >= FEW_PAIRS:
         return check("size", title, OK, f"{n:,} training pairs.")
-    said = (
-        f"Only {n:,} training pairs: under {VERY_FEW_PAIRS:,} a reward model overfits easily."
-        if n < VERY_FEW_PAIRS
-        else f"{n:,} training pairs: at least {FEW_PAIRS:,} are advised."
-    )
     return check(
         "size",
         title,
         STOP if n < VERY_FEW_PAIRS else WARN,
-        said,
+        few_pairs(n),
         advice="See the learning curve: where it still rises, more pairs are worth their price. A "
         "model initialised from a pretrained one needs fewer than one from scratch.",
     )

@@ -239,6 +239,15 @@ def votes_cast_at(votes: Iterable[int]) -> dict[int, datetime]:
     return found
 
 
+def votes_cast_by(votes: Iterable[int]) -> dict[int, tuple[int, str]]:
+    """(person, choice) of each."""
+    found: dict[int, tuple[int, str]] = {}
+    for part in parts(votes):
+        rows = Vote.objects.filter(pk__in=part).values_list("pk", "annotator_id", "choice")
+        found.update({pk: (person, choice) for pk, person, choice in rows})
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Provenance:
     """Where the texts come from, under which instructions and when they were judged."""

@@ -71,8 +71,9 @@ def preferences_write(
     key = dataset_key(project=snapshot.project_id, recipe=recipe.to_json(), votes=deciding)
     name_of = names_under(key)
     texts, cast_at = snapshots.texts_of(kept), snapshots.votes_cast_at(deciding)
+    cast_by = snapshots.votes_cast_by(deciding) if recipe.name_annotators else None
     files = {
-        name: rows_written(lines, assembly, texts, recipe, cast_at, name_of)
+        name: rows_written(lines, assembly, texts, recipe, cast_at, cast_by, name_of)
         for name, lines in assembly.lines.items()
     }
     unpaired = recipe.ties == KTO
@@ -100,6 +101,7 @@ def rows_written(
     texts: Mapping[int, Texts],
     recipe: SnapshotRecipe,
     votes_at: Mapping[int, datetime],
+    cast_by: Mapping[int, tuple[int, str]] | None,
     name_of: NameOf,
 ) -> list[Row]:
     """The rows of one file in the form that the tie policy asks for; all files have one another's
@@ -119,6 +121,7 @@ def rows_written(
             graded=graded,
             sourced=any(text.from_a or text.from_b for text in texts.values()),
             votes_at=votes_at,
+            cast_by=cast_by,
             name_of=name_of,
         )
     )

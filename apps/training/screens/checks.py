@@ -285,6 +285,14 @@ def _fits_words(peak: int, room: Mapping[str, Any] | None, fits: bool | None) ->
 # --- latency ---
 
 
+_PATHS = {
+    "without_value_head": "Without the value head",
+    "with_value_head": "With the value head",
+    "without_score": "Answer alone, as served",
+    "with_score": "With the reward’s score",
+}
+
+
 def _latency(data: Mapping[str, Any]) -> Latency:
     return Latency(
         rows=[
@@ -295,10 +303,8 @@ def _latency(data: Mapping[str, Any]) -> Latency:
                 f"{figure(_number(data[key]['p99_ms']))} ms",
                 f"{figure(_number(data[key]['p50_ms_per_token']))} ms",
             )
-            for key, title in (
-                ("without_value_head", "Without the value head"),
-                ("with_value_head", "With the value head"),
-            )
+            for key, title in _PATHS.items()
+            if key in data
         ],
         message=str(data["message"]),
     )

@@ -13,7 +13,7 @@ from tests.workers.recipes.language import tiny_llama
 from workers.data.snapshot import Demonstration, Preference
 from workers.models.loading import disable_dropout, weights_sha256
 from workers.models.lora import attach_policy_lora
-from workers.ppo.diagnostics import bottleneck, measure_latency
+from workers.ppo.diagnostics import bottleneck
 from workers.ppo.model import ActorCritic, critic_of
 from workers.preflight.critic import FixedRollout, critic_finding, fit_critic
 from workers.preflight.data import (
@@ -31,6 +31,7 @@ from workers.preflight.reward import (
     reward_and_people,
     reward_shape,
 )
+from workers.rollouts.drawing import measure_latency
 
 RNG = np.random.default_rng(7)
 

@@ -94,7 +94,9 @@ def test_an_assessment_leaves_a_finding_for_every_line_that_a_machine_measures(
     assert list(found) == [name for name in LINES if name not in ON_THE_WEB]
     assert found["accuracy"].verdict is Verdict.GREEN, found["accuracy"].says
     assert found["unseen_people"].verdict is Verdict.UNMEASURED
-    assert set(found["precision"].facts["agreement"]) == {"bfloat16", "int8"}
+    agreement = found["precision"].facts["agreement"]
+    assert set(agreement) == {"bfloat16", "int8"}
+    assert min(agreement.values()) >= 0.99, agreement
     assert report["model"]["members"] == 1
     assert report["model"]["truncated_share"] == 0.0
     assert report["splits"]["heldout_groups"] == {

@@ -1,7 +1,10 @@
 """The parts of PPO on a real, tiny model: update, critic, contracts, state."""
 
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
@@ -17,7 +20,10 @@ from workers.ppo.model import ActorCritic, NonFinite
 from workers.ppo.rollout import Rollout, collect, sequences_of
 from workers.ppo.setup import make_optimizer, set_learning_rate
 from workers.ppo.update import update
+from workers.recipes.ppo import PPOTrainer
+from workers.rewards.source import Scores
 from workers.rl.losses import explained_variance
+from workers.rl.masked import RunningMoments
 from workers.rollouts.drawing import PromptOrder
 from workers.rollouts.local import Sampling
 
@@ -113,6 +119,49 @@ def test_an_update_stops_once_it_has_moved_twice_the_allowed_distance() -> None:
     stats = improve(actor_critic, rollout, ppo(learning_rate=0.1, update_epochs=4))
     assert stats.stopped_by_kl
     assert stats.steps < 8
+
+
+def moved_by(scores: torch.Tensor, settings) -> tuple[torch.Tensor, float]:
+    """How far one SGD step of rate 1 moves every weight on answers of these normalised scores [8],
+    and the gradient's norm before it was clipped."""
+    actor_critic = ActorCritic(tiny_llama()).eval()
+    rollout = roll_out(actor_critic)
+    before = torch.cat([p.detach().flatten() for p in actor_critic.parameters()])
+    advantages = scores[:, None] * rollout.mask
+    optimizer = torch.optim.SGD([{"params": actor_critic.parameters(), "base_lr": 1.0}], lr=1.0)
+    stats = update(
+        actor_critic, optimizer, rollout, advantages, torch.zeros_like(advantages), settings, seed=1
+    )
+    after = torch.cat([p.detach().flatten() for p in actor_critic.parameters()])
+    return after - before, stats.norms[0]
+
+
+def test_an_outlier_moves_the_weights_no_further_than_the_clips_allow() -> None:
+    """One score of 60 deviations among 400. What the recipe makes of it moves the weights as far as
+    the same scores cut by hand, and never further than the largest gradient."""
+    penalties = {"missing_eos_penalty": 0.0, "length_penalty": 0.0}
+    settings = ppo(minibatch_size=8, update_epochs=1, max_grad_norm=0.05, **penalties)
+    rng = np.random.default_rng(0)
+    earlier, ordinary = rng.normal(size=392), rng.normal(size=7)
+    rollout = roll_out(ActorCritic(tiny_llama()).eval())
+    for outlier in (60.0, 6000.0):
+        raw = np.array([*ordinary, outlier])
+        state = SimpleNamespace(moments=RunningMoments())
+        state.moments.update(torch.tensor(earlier))
+        given = replace(rollout, scores=Scores(raw.tolist()))
+        run = SimpleNamespace(settings=settings, state=state, baseline=None)
+        made = PPOTrainer.normalise(run, given, torch.ones(8, dtype=torch.bool)).float()
+        everything = np.concatenate([earlier, raw])
+        z = (raw - everything.mean()) / everything.std(ddof=1)
+        assert z[-1] > settings.reward_clip
+        moved, norm = moved_by(made, settings)
+        by_hand, _ = moved_by(torch.tensor([*z[:-1], settings.reward_clip]).float(), settings)
+        uncut, _ = moved_by(torch.tensor(z).float(), settings)
+        torch.testing.assert_close(moved, by_hand, atol=1e-6, rtol=1e-4)
+        if outlier == 60.0:  # of 6,000 the running scale has shrunk all other differences
+            assert (moved - uncut).norm() > 0.1 * moved.norm()
+        assert norm > 0.05
+        assert float(moved.norm()) == pytest.approx(0.05, rel=1e-3)
 
 
 def test_a_nan_in_the_loss_stops_the_update_before_it_touches_the_weights() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from workers.config import recipe_fields, settings_for
 from workers.data.batches import (
+    Encoded,
     OrderSampler,
     assign_folds,
     fold_keys,
@@ -23,7 +24,18 @@ from workers.data.batches import (
     stratified_order,
 )
 from workers.data.snapshot import Preference
-from workers.trainers.reward_data import Progress, Result, Scores, Watched, plan_parts
+from workers.trainers.reward_data import (
+    FOLD,
+    EncodedPair,
+    PairData,
+    Part,
+    Progress,
+    Result,
+    Scores,
+    Watched,
+    plan_parts,
+)
+from workers.trainers.reward_reports import cross_validation
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 90), st.integers(1, 90)), min_size=1, max_size=24)
 
@@ -98,17 +110,58 @@ def test_length_strata_are_quarters_and_keep_equal_lengths_together() -> None:
 # --- folds ---
 
 
-def test_folds_are_over_annotators_where_every_row_is_one_persons() -> None:
-    rows = [row(annotator=f"person-{i % 7}", cluster="c") for i in range(70)]
-    by, keys = fold_keys(rows, 3)
-    folds = assign_folds(keys, 3, seed=0)
-    assert by == "annotator"
-    for person in range(7):
-        assert (
-            len({f for f, r in zip(folds, rows, strict=True) if r.annotator[-1] == str(person)})
-            == 1
+def voted(i: int, people: int, n: int = 3) -> Preference:
+    """Person k of `n` in a row votes for the chosen answer, the last one for the other."""
+    names = [f"person-{(i * 3 + k * (1 + i % 4)) % people}" for k in range(n)]
+    votes = ["chosen"] * (n - 1) + ["rejected"]
+    return row(cluster=f"c{i}", voters=tuple(zip(names, votes, strict=True)))
+
+
+def test_a_fold_over_annotators_trains_on_no_row_that_one_of_its_people_voted_on() -> None:
+    rows = [voted(i, 15) for i in range(120)]
+    folds = plan_parts(settings_for("reward", {"folds": 5}), rows, seed=0)[:5]
+    everybody = {name for one in rows for name, _ in one.voters}
+    assert frozenset().union(*(part.people for part in folds)) == everybody
+    assert sum(len(part.people) for part in folds) == len(everybody)  # each in one fold
+    for part in folds:
+        assert len(part.rows) >= 24
+        assert not part.people & {name for i in part.rows for name, _ in rows[i].voters}
+        assert all(part.people & {name for name, _ in rows[i].voters} for i in part.held_out)
+
+
+def test_people_who_all_voted_on_everything_cannot_be_left_out() -> None:
+    rows = [row(cluster=f"c{i}", voters=(("ana", "chosen"), ("bo", "tie"))) for i in range(20)]
+    folds = plan_parts(settings_for("reward", {"folds": 2}), rows, seed=0)[:2]
+    assert not any(part.people for part in folds)
+    assert sorted(i for part in folds for i in part.held_out) == list(range(20))
+
+
+def test_a_fifth_of_raters_who_love_length_is_seen_by_folds_over_annotators() -> None:
+    """The fold's model has learned from those who love the short answer, and is right about them
+    alone: of ten people two love the long one, and both are in the fold."""
+    rows = []
+    for i in range(60):
+        short = [(f"short-{(i + k) % 8}", "chosen") for k in range(2)]
+        rows.append(
+            row(
+                cluster=f"c{i}",
+                voters=(*short, (f"long-{i % 2}", "rejected" if i % 5 else "chosen")),
+            )
         )
-    assert set(folds) == {0, 1, 2}
+    text = Encoded([1], [1], cut=0)
+    data = PairData([EncodedPair(one, text, text) for one in rows], {})
+    settings = settings_for("reward", {"folds": 2, "bootstrap_replicates": 100})
+    held = list(range(60))
+    fold = Part("fold-0", FOLD, 0, [], held, frozenset({"long-0", "long-1"}))
+    empty = Part("fold-1", FOLD, 0, held)
+    scores = {"fold": Scores([1.0] * 60, [0.0] * 60)}
+    results = [Result("fold-0", FOLD, 0, 0, 1, "", 1, None, scores)]
+    results.append(replace(results[0], name="fold-1", scores={"fold": Scores([], [])}))
+    found = cross_validation(results, [fold, empty], data, settings, seed=0)
+    assert found is not None
+    assert (found["by"], found["rows"]) == ("annotator", 60)
+    assert found["accuracy"]["value"] == pytest.approx(0.2)  # their votes, not the majority
+    assert found["seen_minus_unseen"]["low"] > 0
 
 
 def test_without_annotators_folds_are_over_clusters_then_prompts_then_rows() -> None:

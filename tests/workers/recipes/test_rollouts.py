@@ -17,9 +17,14 @@ from tests.workers.recipes.language import (
     user,
     word_tokenizer,
 )
+from workers.config import settings_for
 from workers.data.batches import encode_prompt, pad_left, pad_right
+from workers.data.snapshot import Prompt
 from workers.models.forward import answer_logits, score_responses
 from workers.models.loading import disable_dropout, stop_ids
+from workers.recipes.evaluate import factuality
+from workers.rewards.source import Scores
+from workers.rollouts.drawing import Answer
 from workers.rollouts.local import Responses, Sampling, derive_seed, generate
 
 TOKENIZER = word_tokenizer()
@@ -244,13 +249,13 @@ def test_identical_answers_are_no_pair_and_are_counted(models: Workshop) -> None
 
 
 def evaluate(models: Workshop, name: str, policy: str, **config) -> Outcome:
-    settings = ANSWERING | {"draws": 2} | config
+    settings = ANSWERING | {"draws": 2, "latency_requests": 0} | config
     roles = {"sft": "base", "prompts": "prompts", "reward": "scorer", "judge": "judge"}
     return models.run_here(models.spec(name, "evaluate", settings, policy=policy, **roles))
 
 
 def test_a_policy_is_compared_with_its_sft_model_by_reward_and_by_judge(models: Workshop) -> None:
-    outcome = evaluate(models, "evaluated", "policy")
+    outcome = evaluate(models, "evaluated", "policy", latency_requests=4)
     report = outcome.summary
     assert report["prompts"] == 24
     assert report["policy"]["kl"] > 0.1
@@ -259,9 +264,14 @@ def test_a_policy_is_compared_with_its_sft_model_by_reward_and_by_judge(models: 
         assert means["difference"] == pytest.approx(means["policy"] - means["sft"])
         assert report[source]["win_rate"]["n_clusters"] == 12
         assert 0.0 <= report[source]["win_rate"]["value"] <= 1.0
-    (saved,) = outcome.all("ArtifactSaved")
+    timed, saved = outcome.all("ArtifactSaved")
     stored = json.loads(models.store.read_bytes(saved["uri"], sha256=saved["sha256"]))
     assert stored == {k: v for k, v in report.items() if k != "step"}
+    assert timed["uri"].endswith("latency.json")
+    for path in ("without_score", "with_score"):
+        found = report["latency"][path]
+        assert found["requests"] == 4
+        assert 0 < found["p50_ms"] <= found["p99_ms"]
     shown = outcome.all("Sample")
     assert shown
     assert all(sample["baseline"] is not None for sample in shown)
@@ -282,9 +292,40 @@ def test_the_divergence_is_left_out_where_only_part_of_the_distribution_is_sampl
     assert evaluate(models, "nucleus", "policy", top_p=0.9).summary["policy"]["kl"] is None
 
 
+def test_right_answers_are_counted_by_match_and_by_the_judge_where_they_are_known() -> None:
+    known = ("Paris", "42", "", "the Rhine")
+    rows = [Prompt(user(str(i)), answer=answer) for i, answer in enumerate(known)]
+    said = ["paris. ", "It is 42", "whatever", "The  Rhine"]
+    before = ["Lyon", "41", "whatever", "the Rhine"]
+    answers, others = ([Answer(text, 3, True) for text in of] for of in (said, before))
+
+    class Longer:
+        def score(self, prompts, responses):
+            return Scores([float(len(text)) for text in responses])
+
+    def found(how: str, judge=None):
+        settings = settings_for("evaluate", {"factuality": how})
+        return factuality(rows, answers, others, judge, settings, 0)
+
+    shares = {how: found(how)["policy"]["value"] for how in ("exact", "normalised", "contains")}
+    assert shares == pytest.approx({"exact": 0, "normalised": 2 / 3, "contains": 1})
+    by_judge = found("normalised", Longer())
+    assert by_judge["policy"]["n"] == 3, "one prompt has no known answer"
+    assert by_judge["sft"]["value"] == pytest.approx(1 / 3)
+    assert by_judge["difference"]["value"] == pytest.approx(1 / 3)
+    assert by_judge["judge_against_right"]["value"] == 1.0
+    assert found("off") == {}
+
+
 def test_a_policy_trained_on_a_rule_is_evaluated_by_that_rule(models: Workshop) -> None:
+    asked = [{"prompt": user(subject), "answer": "a"} for subject in SUBJECTS]
+    models.put_snapshot("answered", train=asked[:1], dev=asked[1:])
     settings = ANSWERING | {"reward": {"type": "token_count", "token": "a", "cap": 3}}
-    roles = {"policy": "policy", "sft": "base", "prompts": "prompts"}
-    report = models.run_here(models.spec("by-rule", "evaluate", settings, **roles)).summary
+    settings |= {"latency_requests": 0, "factuality": "contains"}
+    roles = {"policy": "policy", "sft": "base", "prompts": "answered"}
+    outcome = models.run_here(models.spec("by-rule", "evaluate", settings, **roles))
+    report = outcome.summary
+    told = outcome.curve("eval/factuality")
+    assert list(told.values()) == [report["factuality"]["policy"]["value"]]
     assert 0.0 <= report["reward"]["policy"]["value"] <= 3.0
     assert "judge" not in report

@@ -99,7 +99,7 @@ def test_candidates_come_from_the_server_and_say_so(shop: Workshop, server: dict
 def test_at_temperature_0_the_server_says_word_for_word_what_the_worker_says(
     shop: Workshop, server: dict
 ) -> None:
-    greedy = SHORT | COUNT | {"temperature": 0.0}
+    greedy = SHORT | COUNT | {"temperature": 0.0, "latency_requests": 2}
     roles = {"policy": "policy", "sft": "base", "prompts": "prompts"}
     said = {}
     for name, config in (
@@ -112,12 +112,15 @@ def test_at_temperature_0_the_server_says_word_for_word_what_the_worker_says(
         report = outcome.summary
         assert report["policy"]["kl"] is None
         assert (report.get("server") is None) == (name == "here")
+        assert report["latency"]["without_score"]["requests"] == 2, "timed where it answers"
     assert said["chat"] == said["completions"] == said["here"]
     assert len(set(said["here"])) > 1
 
 
 def test_an_evaluation_can_ask_the_server_for_the_sft_model(shop: Workshop, server: dict) -> None:
-    config = SHORT | COUNT | {"draws": 2, "server": server | {"serves": "sft"}}
+    config = (
+        SHORT | COUNT | {"draws": 2, "latency_requests": 0, "server": server | {"serves": "sft"}}
+    )
     roles = {"policy": "base", "sft": "policy", "prompts": "prompts"}
     report = shop.run_here(shop.spec("served-sft", "evaluate", config, **roles)).summary
     assert report["prompts"] == 12
