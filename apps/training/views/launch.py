@@ -18,6 +18,7 @@ from apps.training.guidance import advised_changes
 from apps.training.models import Run
 from apps.training.screens import rollback
 from apps.training.screens.checks import layouts_of
+from apps.training.screens.estimate import form_estimate
 from apps.training.selectors import pages
 from workers.config import preset_purposes, recipe_presets
 from workers.contract.jobs import LAYOUTS, MOST_PROCESSES, ONE
@@ -107,6 +108,18 @@ def run_new(request: Request, kind: str) -> HttpResponse:
         "nav": "runs",
     }
     return render(request, "training/new.html", context, status=422 if form.errors else 200)
+
+
+@require_POST
+@project_page(STAFF)
+def run_estimate(request: Request, kind: str) -> HttpResponse:
+    """The part of the form that says how long it takes, for the settings as they stand now."""
+    if kind not in dict(KINDS):
+        raise Http404("no such kind of run")
+    form = RunForm(request.POST, project=request.project, kind=kind)
+    return render(
+        request, "training/_estimate.html", {"estimate": form_estimate(form), "kind": kind}
+    )
 
 
 def needs_asked(request: Request) -> dict[str, Any]:
