@@ -19,6 +19,7 @@ from apps.monitoring.api.incidents import router as incidents
 from apps.monitoring.api.service import router as monitoring
 from apps.snapshots.api import router as snapshots
 from apps.training.api.models import router as models
+from apps.training.api.planning import router as planning
 from apps.training.api.runs import router as training
 
 api = api_make(
@@ -42,6 +43,7 @@ for _router in (
     agreement,
     disputes,
     snapshots,
+    planning,  # before what takes any word for the id of a run
     training,
     models,
     reward_models,

@@ -40,6 +40,7 @@ from workers.contract.events import Cancelled, Event, Failed, Fault, Finished, O
 from workers.contract.jobs import JobSpec, spec_from_json
 from workers.control import CANCEL, CONTROL_FILE, STOP, Command, command_read
 from workers.emitter import EVENTS_FILE, Emitter
+from workers.printed import OUTPUT_FILE, Printed
 from workers.rules.diagnosis import finding_of_failure
 from workers.tracking.mirror import Mirrored, Writer, mirrored
 
@@ -114,6 +115,7 @@ def train(spec: JobSpec, workdir: Path, writer: Writer | None, stop: StopSignal)
     """Runs the recipe of `spec.kind`; reports Opened first and exactly one outcome last."""
     context: RunContext | None = None
     cause: BaseException | None = None
+    printed = Printed(workdir / OUTPUT_FILE, writer.write) if writer else None
     writer = mirrored(writer, spec) if writer else None
     try:
         context = RunContext(
@@ -126,6 +128,8 @@ def train(spec: JobSpec, workdir: Path, writer: Writer | None, stop: StopSignal)
         )
         resumed_from = spec.resume.step if spec.resume else None
         context.emit(Opened(resumed_from_step=resumed_from, environment=environment(spec)))
+        if printed is not None:
+            printed.start()
         summary = recipe_of(spec.kind).run(context)
         outcome = _ending(context, stop, summary, writer)
     except BaseException as error:  # whatever it was, the run must be told
@@ -134,6 +138,9 @@ def train(spec: JobSpec, workdir: Path, writer: Writer | None, stop: StopSignal)
         outcome = _advised(failure_of(error, step=writer.step if writer else None), spec)
         if context is not None:
             _witness(context, outcome)
+    if printed is not None and context is not None:  # nothing comes after the outcome
+        with contextlib.suppress(OSError):
+            printed.stop()
     if ranks.world() > 1 and isinstance(outcome, Failed) and not _was_commanded(outcome, cause):
         rank_ends.leave_note(workdir, outcome, cause, rank=ranks.rank(), world=ranks.world())
         _end_quietly(context, writer, outcome)

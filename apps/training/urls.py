@@ -10,6 +10,7 @@ urlpatterns = [
     path("<slug:slug>/runs/new/", launch.run_kinds, name="run_kinds"),
     path("<slug:slug>/runs/new/<slug:kind>/", launch.run_new, name="run_new"),
     path("<slug:slug>/runs/new/<slug:kind>/try/", launch.reward_try, name="reward_try"),
+    path("<slug:slug>/runs/new/<slug:kind>/estimate/", launch.run_estimate, name="run_estimate"),
     path("<slug:slug>/runs/compare/", groups.run_compare, name="run_compare"),
     path("<slug:slug>/runs/groups/<str:group>/", groups.group_detail, name="group"),
     path("<slug:slug>/runs/groups/<str:group>/seeds.csv", groups.group_csv, name="group_csv"),

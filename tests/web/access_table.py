@@ -584,6 +584,7 @@ TRAINING = [
     post("training:run_new", STAFF, args={"kind": "drill"}, ok=422),
     post("training:reward_try", STAFF, args={"kind": "ppo"}, ok=422),
     page("training:reward_tried", STAFF, args=run_id),
+    post("training:run_estimate", STAFF, args={"kind": "drill"}, ok=200),
     page("training:run", STAFF, args=run_id),
     page("loop:pairs", STAFF, args=run_id),
     post("loop:pairs", STAFF, args=run_id, data={"action": "take_back"}),
@@ -629,6 +630,7 @@ TRAINING = [
 A_MODEL = "/projects/{slug}/models/{checkpoint_id}"
 TRAINING_API = [
     api("GET /projects/{slug}/runs", STAFF),
+    api("POST /projects/{slug}/runs/estimate", STAFF, data={"kind": "drill", "name": "d"}),
     api("POST /projects/{slug}/runs", STAFF, data={"kind": "drill", "name": "d"}, ok=201),
     api(f"GET {RUN}", STAFF, args=run_id),
     api(f"GET {RUN}/events", STAFF, args=run_id),

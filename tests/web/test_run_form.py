@@ -1,6 +1,7 @@
 """Launching a run from its form."""
 
 import json
+from datetime import timedelta
 
 import pytest
 from django.utils import timezone
@@ -539,3 +540,17 @@ def test_a_reward_function_that_nobody_has_is_refused_at_its_field(open_form, mo
     monkeypatch.setattr(launching, "reward_functions", lambda: {"brevity"})
     client.post(TRY, sent)
     assert Run.objects.get().config["reward"] == reward
+
+
+def test_the_form_says_how_long_it_takes_when_a_setting_changes(open_form, project):
+    ended = timezone.now()
+    started = ended - timedelta(seconds=100)
+    before = run_make(project, state="finished", step=100, started_at=started, ended_at=ended)
+    client, sent, page = open_form("drill")
+    assert 'hx-trigger="load, change' in page.content.decode()
+    address = "/p/arguments/runs/new/drill/estimate/"
+    text = client.post(address, sent | {"c_steps": "300", "seeds": "2"}).content.decode()
+    assert "2 runs, about 10 min in all" in text
+    assert before.name in text
+    text = client.post(address, sent | {"c_steps": "-1"}).content.decode()
+    assert "once the settings are right" in text

@@ -7,6 +7,7 @@ import pytest
 from django.utils import timezone
 
 from apps.accounts.models import AuditEvent
+from apps.training import selectors
 from apps.training.models import Alert, Artifact, Checkpoint, Run, RunInput, Sample
 from apps.training.services import held_out
 from tests.web.world import event_add, metrics_add, run_make
@@ -101,6 +102,23 @@ def test_a_live_page_polls_and_answers_204_when_nothing_is_new(emil, signed_in, 
     assert "hello" in news
     assert 'hx-swap-oob="true"' in news
     assert "<html" not in news
+
+
+def test_lines_of_the_trainers_output_are_told_from_those_about_the_run(emil, signed_in, run):
+    event_add(run, 1, "Log", {"lines": ["about it"], "level": "info"})
+    event_add(run, 2, "Log", {"lines": ["UserWarning: <b>"], "level": "output"})
+    client = signed_in(emil)
+
+    def shown(query: str) -> tuple[bool, bool]:
+        text = client.get(address(run, f"?tab=logs{query}")).content.decode()
+        assert "every 2s" in text
+        return "about it" in text, "UserWarning: &lt;b&gt;" in text
+
+    assert shown("") == (True, True)
+    assert shown("&lines=run") == (True, False)
+    assert shown("&lines=output") == (False, True)
+    assert shown("&lines=anything") == (True, True)
+    assert selectors.log_tail(run=run, source="output")[0]["level"] == "output"
 
 
 def test_the_charts_tab_is_not_swapped_away_while_it_polls(emil, signed_in, run):

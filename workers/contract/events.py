@@ -62,9 +62,12 @@ class Metrics:
     values: Mapping[str, list[float | str | None]]
 
 
+OUTPUT = "output"  # the level of lines that the trainer's process printed, whoever wrote them
+
+
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Lines for the log tab."""
+    """Lines for the log tab. `level` is info, warning, error or `OUTPUT`."""
 
     lines: list[str]
     level: str = "info"

@@ -23,6 +23,7 @@ from workers.contract.wire import ContractError, is_run_id
 from workers.control import CANCEL, CONTROL_FILE, STOP, Command, command_write
 from workers.emitter import EVENTS_FILE
 from workers.launchers import CannotStart, Machine, hears_signals, rank_environment, trainer_argv
+from workers.printed import OUTPUT_FILE
 from workers.rank_ends import end_of_ranks
 from workers.supervisor import connection as leases
 from workers.supervisor.child import Trainer
@@ -112,7 +113,6 @@ class Timing:
 
 
 TICK_S = 0.1
-LOG_FILE = "trainer.log"
 log = logging.getLogger(__name__)
 
 
@@ -260,7 +260,7 @@ class Supervisor:
             argv,
             run=self._spec.run,
             attempt=self._spec.attempt,
-            output=self._folder / LOG_FILE,
+            output=self._folder / OUTPUT_FILE,
             environment=rank_environment(self._spec, here),
         )
         log.info("%s/%s: trainer %s", self._spec.run, self._spec.attempt, self._trainer.pid)
@@ -385,7 +385,7 @@ class Supervisor:
 
     def _store_files(self) -> None:
         """Leave spool and printed output beside the checkpoints."""
-        for name in (EVENTS_FILE, LOG_FILE):
+        for name in (EVENTS_FILE, OUTPUT_FILE):
             path = self._folder / name
             try:
                 store = Store(self._spec.artifacts_url)

@@ -332,7 +332,8 @@ def _alike(rows: list[Row]) -> list[Row]:
     since they hold within the part only."""
     columns = dict.fromkeys(name for row in rows for name in row)
     recur = "cluster_ids" in columns
-    columns.pop("cluster_ids", None)
+    for name in ("cluster_ids", "annotators", "annotator_votes"):
+        columns.pop(name, None)
     made = []
     for row in rows:
         full = {name: row.get(name, _ABSENT.get(name, "")) for name in columns}

@@ -391,9 +391,16 @@ def run_samples(
     BASE + "/{run_id}/log", auth=needs("read"), response=list[LineOut], summary="Its last lines"
 )
 def run_log(
-    request: HttpRequest, slug: str, run_id: str, lines: int = Query(200, ge=1, le=5000)
+    request: HttpRequest,
+    slug: str,
+    run_id: str,
+    lines: int = Query(200, ge=1, le=5000),
+    source: Literal["", "run", "output"] = Query(
+        "", description="run: what Concord says of it; output: what its process printed"
+    ),
 ) -> list[dict[str, Any]]:
-    return selectors.log_tail(run=run_of(request, slug, run_id), lines=lines)
+    """Lines of the level `output` are what the trainer's process printed, as its libraries do."""
+    return selectors.log_tail(run=run_of(request, slug, run_id), lines=lines, source=source)
 
 
 @router.get(

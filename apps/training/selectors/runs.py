@@ -10,6 +10,7 @@ from django.db.models import Q, QuerySet
 from apps.accounts.models import Project
 from apps.common.errors import Conflict, Missing
 from apps.training.models import PARKED, Checkpoint, Run, RunAttempt, RunEvent, RunInput, Sample
+from workers.contract.events import OUTPUT
 
 # Which of a run's checkpoints count, over all its attempts.
 
@@ -99,10 +100,15 @@ def samples(*, run: Run, bucket: str | None = None, limit: int = 50) -> list[Sam
     return [row for row, _ in zip(kept, range(limit), strict=False)]
 
 
-def log_tail(*, run: Run, lines: int = LOG_LINES) -> list[dict[str, Any]]:
-    """The last `lines` lines of all attempts, oldest first: {attempt, at, level, text}."""
+def log_tail(*, run: Run, lines: int = LOG_LINES, source: str = "") -> list[dict[str, Any]]:
+    """The last `lines` lines of all attempts, oldest first: {attempt, at, level, text}. `source`:
+    "run" for what Concord says of it, "output" for what its process printed, else both."""
     tail: list[dict[str, Any]] = []
     rows = RunEvent.objects.filter(run=run, type="Log").order_by("-attempt", "-seq")
+    if source == "output":
+        rows = rows.filter(body__level=OUTPUT)
+    elif source == "run":
+        rows = rows.exclude(body__level=OUTPUT)
     for event in rows[:lines].iterator(chunk_size=100):  # each holds at least one line
         said = event.body.get("lines") or []
         for text in reversed(said):

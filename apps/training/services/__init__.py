@@ -10,7 +10,7 @@ from apps.training.services.commands import (
 )
 from apps.training.services.housekeeping import run_archive, run_delete, run_describe, uses_of
 from apps.training.services.kinds import KINDS
-from apps.training.services.launching import reward_try, run_clone, run_launch
+from apps.training.services.launching import launch_estimate, reward_try, run_clone, run_launch
 from apps.training.services.points import Thinned, metrics_store, runs_thin
 from apps.training.services.queueing import (
     quota_set,
@@ -46,6 +46,7 @@ __all__ = [
     "evaluation_inputs",
     "evaluation_missing",
     "events_apply",
+    "launch_estimate",
     "metrics_store",
     "parked_apply",
     "quota_set",

@@ -14,6 +14,7 @@ from apps.common.json_limits import json_check, storable
 from apps.labeling.selectors import settings_get
 from apps.snapshots.models import Snapshot
 from apps.training.models import Artifact, Checkpoint, Run, RunAttempt, RunInput
+from apps.training.selectors.estimates import Estimate, run_estimate
 from apps.training.selectors.queueing import reward_functions
 from apps.training.services.attempts import run_dispatch
 from apps.training.services.held_out import judge_check, prompts_check
@@ -129,6 +130,30 @@ def run_launch(
         if idempotency_key and (run := known.first()) is not None:
             return run
         raise
+
+
+def launch_estimate(
+    *,
+    project: Project,
+    kind: str,
+    config: Mapping[str, Any],
+    inputs: Mapping[str, Input],
+    queue: str = QUEUE_CPU,
+    layout: str = ONE,
+    processes: int = 1,
+) -> Estimate:
+    """What one run would take, by finished runs like it. Raises `DomainError` for a kind or a
+    setting that a launch would refuse."""
+    _check_settings(kind, config)
+    return run_estimate(
+        project=project,
+        kind=kind,
+        config=config,
+        inputs=inputs,
+        queue=queue,
+        layout=layout,
+        processes=processes,
+    )
 
 
 def run_clone(
@@ -259,6 +284,26 @@ def _check_plain(
         raise DomainError(
             f"The configuration is not JSON: {error}.", code="bad_config", field="config"
         ) from error
+    _check_settings(kind, config)
+    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < _SEED_LIMIT:
+        raise DomainError(
+            "The seed must be a whole number from 0 to 2⁶³ − 1.", code="bad_seed", field="seed"
+        )
+    if queue not in JOB_QUEUES:
+        raise DomainError(
+            f"There is no queue '{queue}'; there are: {', '.join(JOB_QUEUES)}.",
+            code="unknown_queue",
+            field="queue",
+        )
+    if len(key) > _LONGEST_KEY:
+        raise DomainError(
+            f"The idempotency key is longer than {_LONGEST_KEY} characters.",
+            code="bad_key",
+            field="idempotency_key",
+        )
+
+
+def _check_settings(kind: str, config: Mapping[str, Any]) -> None:
     if (refused := refused_option(kind, config)) is not None:
         raise Unprocessable(
             f"{refused}: is for tests alone, and this is no machine of tests.",
@@ -279,22 +324,6 @@ def _check_plain(
             error.message, code="bad_config", field=f"config.{path}", details=error.errors
         ) from None
     _check_functions(recipe_config(kind, config))
-    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < _SEED_LIMIT:
-        raise DomainError(
-            "The seed must be a whole number from 0 to 2⁶³ − 1.", code="bad_seed", field="seed"
-        )
-    if queue not in JOB_QUEUES:
-        raise DomainError(
-            f"There is no queue '{queue}'; there are: {', '.join(JOB_QUEUES)}.",
-            code="unknown_queue",
-            field="queue",
-        )
-    if len(key) > _LONGEST_KEY:
-        raise DomainError(
-            f"The idempotency key is longer than {_LONGEST_KEY} characters.",
-            code="bad_key",
-            field="idempotency_key",
-        )
 
 
 def _check_functions(config: Mapping[str, Any]) -> None:

@@ -19,6 +19,7 @@ from apps.training.guidance import advised_changes
 from apps.training.models import Run
 from apps.training.screens import rollback
 from apps.training.screens.checks import check_result, layouts_of
+from apps.training.screens.estimate import form_estimate
 from apps.training.selectors import pages
 from apps.training.selectors.queueing import why_it_waits
 from apps.training.services.kinds import OPTIMISED
@@ -167,6 +168,18 @@ def _tried(request: Request, run: Run | None, errors: list[str]) -> HttpResponse
     if run is not None:
         context["waits"] = why_it_waits(run) if run.state == Run.State.QUEUED else ""
     return render(request, "training/_tried.html", context)
+
+
+@require_POST
+@project_page(STAFF)
+def run_estimate(request: Request, kind: str) -> HttpResponse:
+    """The part of the form that says how long it takes, for the settings as they stand now."""
+    if kind not in dict(KINDS):
+        raise Http404("no such kind of run")
+    form = RunForm(request.POST, project=request.project, kind=kind)
+    return render(
+        request, "training/_estimate.html", {"estimate": form_estimate(form), "kind": kind}
+    )
 
 
 def needs_asked(request: Request) -> dict[str, Any]:

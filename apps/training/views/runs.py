@@ -32,6 +32,7 @@ from workers.contract.metrics import headline_names
 PER_PAGE = 50
 LOG_LINES = 400
 # Tabs whose content grows while the run lives; the charts ask for their own data.
+LOG_SOURCES = {"": "All lines", "run": "About the run", "output": "Trainer’s output"}
 GROWING = frozenset({"overview", "alerts", "checks", "logs", "samples"})
 # Tabs of what only our own trainers leave; a run that was imported has none of it.
 TRAINERS = frozenset({"checks", "repeat", "logs"})
@@ -247,7 +248,14 @@ def _spec(run: Run) -> dict[str, Any]:
 
 
 def _logs(request: Request, run: Run) -> dict[str, Any]:
-    return {"log": selectors.log_tail(run=run, lines=LOG_LINES), "log_lines": LOG_LINES}
+    asked = request.GET.get("lines", "")
+    source = asked if asked in LOG_SOURCES else ""
+    return {
+        "log": selectors.log_tail(run=run, lines=LOG_LINES, source=source),
+        "log_lines": LOG_LINES,
+        "log_source": source,
+        "log_sources": LOG_SOURCES.items(),
+    }
 
 
 def _lineage(request: Request, run: Run) -> dict[str, Any]:

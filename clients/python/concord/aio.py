@@ -340,6 +340,26 @@ class AsyncClient:
         }
         return await self._transport.send(operations.launch(project, body))
 
+    async def estimate(
+        self,
+        project: str,
+        kind: str,
+        *,
+        config: Mapping[str, Any] | None = None,
+        inputs: Mapping[str, str] | None = None,
+        **more: Any,
+    ) -> types.Estimate:
+        """How long `launch` with the same arguments would take and how much memory, by finished
+        runs like it. Nothing is launched."""
+        body = {
+            "kind": kind,
+            "name": "estimate",
+            "config": dict(config or {}),
+            "inputs": dict(inputs or {}),
+            **more,
+        }
+        return await self._transport.send(operations.estimate(project, body))
+
     async def run(self, project: str, run: str) -> types.RunDetail:
         """One run by its id, with its checkpoints."""
         return await self._transport.send(operations.run(project, run))

@@ -264,6 +264,11 @@ def launch(project: str, body: Mapping[str, Any]) -> Operation[types.Run]:
     return Operation("POST", template, types.Run.read, {"slug": project}, body=body)
 
 
+def estimate(project: str, body: Mapping[str, Any]) -> Operation[types.Estimate]:
+    template = "/projects/{slug}/runs/estimate"
+    return Operation("POST", template, types.Estimate.read, {"slug": project}, body=body)
+
+
 def run(project: str, run_id: str) -> Operation[types.RunDetail]:
     return Operation("GET", RUN, types.RunDetail.read, {"slug": project, "run_id": run_id})
 

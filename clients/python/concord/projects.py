@@ -323,6 +323,20 @@ class Runs(Group):
         )
         return Run(self._caller, self._slug, started)
 
+    def estimate(
+        self,
+        kind: str,
+        *,
+        inputs: Mapping[str, Input] | None = None,
+        config: Mapping[str, Any] | None = None,
+        **more: Any,
+    ) -> types.Estimate:
+        """How long `launch` would take and how much memory; see `AsyncClient.estimate`."""
+        named = {role: reference(given) for role, given in (inputs or {}).items()}
+        return self._do(
+            self._client.estimate(self._slug, kind, inputs=named, config=config, **more)
+        )
+
 
 @dataclass(frozen=True)
 class WinRate:

@@ -496,6 +496,25 @@ class Run(Answered):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate(Answered):
+    """What a launch would take, by finished runs like it; None where there is none. memory_by:
+    measured, ledger or empty. scaled_by: steps, rows, or empty for runs as long as this one."""
+
+    words: str
+    basis: str
+    runs: int
+    seconds: float | None
+    least_seconds: float | None
+    greatest_seconds: float | None
+    seconds_in_all: float | None
+    memory_bytes: int | None
+    memory_by: str
+    scaled_by: str
+    of_project: bool
+    by_runs: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunCheckpoint(Answered):
     """A model that a run saved; tags: best, last, final, failed."""
 

@@ -1,0 +1,63 @@
+"""The API of runs before they are launched: what they would take."""
+
+from django.http import HttpRequest
+from ninja import Field, Router, Schema
+
+from apps.accounts.api_auth import needs
+from apps.accounts.permissions import STAFF, project_for
+from apps.training import services
+from apps.training.api.runs import BASE, RunIn
+from apps.training.screens.estimate import estimate_basis, estimate_words
+from apps.training.selectors import pages
+
+router = Router(tags=["runs"])
+
+
+class RunEstimateOut(Schema):
+    words: str
+    basis: str
+    runs: int = Field(description="that the request would launch")
+    seconds: float | None = Field(description="of one run; null: no run like it has finished yet")
+    least_seconds: float | None
+    greatest_seconds: float | None
+    seconds_in_all: float | None = Field(description="of all runs, one after the other")
+    memory_bytes: int | None
+    memory_by: str = Field(description='"measured", "ledger" (of its preflight), or empty')
+    scaled_by: str = Field(description="steps, rows, or empty: as long as those took")
+    of_project: bool = Field(description="by runs of this project, not of others of the site")
+    by_runs: list[str] = Field(description="ids of this project's runs that it rests on")
+
+
+@router.post(
+    BASE + "/estimate",
+    auth=needs("read"),
+    response=RunEstimateOut,
+    summary="How long a run would take, by finished runs like it",
+)
+def run_estimate(request: HttpRequest, slug: str, payload: RunIn) -> RunEstimateOut:
+    """Takes what a launch takes and launches nothing. The settings are checked as for a launch."""
+    project, _ = project_for(request.user, slug, STAFF)
+    found = services.launch_estimate(
+        project=project,
+        kind=payload.kind,
+        config=payload.config,
+        inputs={role: pages.input_resolve(project, ref) for role, ref in payload.inputs.items()},
+        queue=payload.queue,
+        layout=payload.layout,
+        processes=payload.processes,
+    )
+    runs = payload.seeds
+    return RunEstimateOut(
+        words=estimate_words(found, runs=runs),
+        basis=estimate_basis(found),
+        runs=runs,
+        seconds=found.seconds,
+        least_seconds=found.least,
+        greatest_seconds=found.greatest,
+        seconds_in_all=None if found.seconds is None else found.seconds * runs,
+        memory_bytes=found.memory_bytes,
+        memory_by=found.memory_by,
+        scaled_by=found.scaled_by,
+        of_project=found.own,
+        by_runs=[run.pk for run in found.runs] if found.own else [],
+    )
