@@ -22,10 +22,10 @@ from celery import Celery
 from celery.signals import heartbeat_sent, worker_ready, worker_shutdown
 from celery.worker import state
 
+from workers.config.rewards import installed_functions
 from workers.contract import fleet
 from workers.contract.code_version import code_version
 from workers.contract.fleet import Gpu, WorkerReport
-from workers.contract.reward_functions import installed_functions
 from workers.contract.wire import BEAT_EVERY_SECONDS, JOB_HEADER
 from workers.machine import COLUMNS, known_to_the_kernel, listed, query, seen
 

@@ -16,6 +16,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -39,6 +40,17 @@ TESTS = (
 )
 FORMATS = ("json", "boxed", "sections")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
+
+# Python functions of installed packages. A package declares them in its own `pyproject.toml`:
+#
+#     [project.entry-points."concord.rewards"]
+#     brevity = "my_rewards:brevity"
+FUNCTIONS = "concord.rewards"
+
+
+def installed_functions() -> tuple[str, ...]:
+    """Names of the reward functions that are installed here, sorted. Nothing is imported."""
+    return tuple(sorted({one.name for one in entry_points(group=FUNCTIONS)}))
 
 
 def name_error(name: str) -> list[str]:

@@ -5,9 +5,8 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 from typing import Any
 
-from workers.config.rewards import FunctionSettings
+from workers.config.rewards import FUNCTIONS, FunctionSettings, installed_functions
 from workers.contract.events import Fault, RecipeError
-from workers.contract.reward_functions import GROUP, installed_functions
 from workers.data.snapshot import Messages, Prompt, prompt_key
 from workers.rewards.source import Scores
 
@@ -63,7 +62,7 @@ class FunctionReward:
 
     def _loaded(self) -> Callable[..., Any]:
         name = self._settings.name
-        found = [one for one in entry_points(group=GROUP) if one.name == name]
+        found = [one for one in entry_points(group=FUNCTIONS) if one.name == name]
         if not found:
             known = ", ".join(installed_functions()) or "none"
             raise RecipeError(

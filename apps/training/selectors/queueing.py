@@ -21,10 +21,10 @@ from django.utils import timezone
 
 from apps.common.redis_now import redis_now
 from apps.training.models import Run, RunInput, RunQuota
+from workers.config.rewards import installed_functions
 from workers.contract import fleet
 from workers.contract.fleet import Fleet, WorkerReport
 from workers.contract.jobs import ACCELERATE, EVERY_GPU, LAYOUTS, ONE
-from workers.contract.reward_functions import installed_functions
 from workers.contract.wire import JOB_QUEUES, QUEUE_CPU, QUEUE_SHORT
 
 # Which machines there are: what their workers last said of themselves, read from Redis.

@@ -5,9 +5,13 @@ from pathlib import Path
 import pytest
 
 from tests.workers.recipes.language import user
-from workers.config.rewards import FunctionSettings, functions_named, reward_errors
+from workers.config.rewards import (
+    FunctionSettings,
+    functions_named,
+    installed_functions,
+    reward_errors,
+)
 from workers.contract.events import RecipeError
-from workers.contract.reward_functions import installed_functions
 from workers.data.snapshot import Prompt
 from workers.rewards.function import FunctionReward
 
