@@ -34,7 +34,7 @@ from apps.loop.selectors import SentPairs, batch_of, pairs_file, pairs_sent
 from apps.monitoring.models import Incident
 from apps.monitoring.selectors.incidents import bell_count as incidents_open
 from apps.monitoring.selectors.incidents import incidents
-from apps.snapshots.models import Snapshot
+from apps.snapshots.models import UNDECIDED, Snapshot
 from apps.snapshots.storage import artifact_store
 from apps.training.display import RunProgress, progress
 from apps.training.models import Checkpoint, Run, RunAttempt
@@ -206,7 +206,7 @@ def _fresh_pairs(project: Project, work: Work) -> int:
 def _last_dataset(project: Project) -> Snapshot | None:
     rows = Snapshot.objects.filter(
         project=project, kind=Snapshot.Kind.PREFERENCES, state=Snapshot.State.FROZEN
-    ).filter(recipe__has_key="ties")
+    ).exclude(recipe__has_any_keys=UNDECIDED)
     return rows.order_by("-frozen_at").first()
 
 

@@ -297,7 +297,7 @@ def detail(snapshot: Snapshot) -> dict[str, Any]:
         "has_report": snapshot.state == Snapshot.State.FROZEN
         and snapshot.kind != Snapshot.Kind.DEMONSTRATIONS
         and (snapshot.kind == Snapshot.Kind.PROMPTS or snapshot.is_decided),
-        "has_recipe": snapshot.is_decided,
+        "has_recipe": "ties" in snapshot.recipe,
         "parts": snapshot.counts.get("parts", []),
     }
 

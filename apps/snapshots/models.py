@@ -13,6 +13,9 @@ READ_ONLY_KINDS = (
 )  # kinds of run that only look at a dataset and make nothing of it
 
 
+UNDECIDED = frozenset({"imported", "mixture"})  # keys of recipes that decide nothing
+
+
 class Snapshot(Named):
     """A dataset that never changes once frozen (a database trigger refuses it).
 
@@ -73,8 +76,8 @@ class Snapshot(Named):
 
     @property
     def is_decided(self) -> bool:
-        """Whether a recipe decided its rows from votes: neither imported nor mixed."""
-        return "ties" in self.recipe
+        """Whether its rows were decided here: neither imported nor mixed."""
+        return not UNDECIDED & self.recipe.keys()
 
 
 class SnapshotRow(models.Model):

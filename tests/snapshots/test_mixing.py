@@ -63,7 +63,7 @@ def test_weights_are_shares_and_what_is_held_out_stays_so(
 ) -> None:
     sums, words = make("Sums", prompts("sum", 40, 5)), make("Words", prompts("word", 90, 7))
     made = mixed(project, emil, (sums, 1), (words, 2))
-    assert made.counts["rows"] == {"train": 120, "public_test": 12}
+    assert made.counts["rows"] == made.counts["groups"] == {"train": 120, "public_test": 12}
     assert Counter(row["part"] for row in rows_of(made)) == {sums.pk: 40, words.pk: 80}
     assert made.counts["dropped"] == {"of Words: not drawn": 10}
     again = mixed(project, emil, (sums, 1), (words, 2))

@@ -342,17 +342,18 @@ def _units(given: Sequence[Given]) -> list[int]:
     text_of = [texts.setdefault(prompt_text(one.prompt), len(texts)) for one in given]
     family = near_duplicates(list(texts)).family[text_of]
     groups: dict[str, int] = {}
-    group_of = [groups.setdefault(_group(one), len(groups)) for one in given]
+    group_numbers = [groups.setdefault(group_of(one.row), len(groups)) for one in given]
     n = len(texts)  # families are the first n nodes, groups the rest
-    ties = (np.ones(len(given)), (family, np.asarray(group_of) + n))
+    ties = (np.ones(len(given)), (family, np.asarray(group_numbers) + n))
     _, label = connected_components(
         sparse.coo_matrix(ties, shape=(n + len(groups),) * 2), directed=False
     )
     return [int(unit) for unit in label[family]]
 
 
-def _group(one: Given) -> str:
-    return one.row["group"] or loose_key(one.prompt)
+def group_of(row: Row) -> str:
+    """What stays together: the row's group, without one its prompt."""
+    return row["group"] or loose_key(row["prompt"] if "prompt" in row else row["messages"][:-1])
 
 
 def _as_named(parsed: Parsed, units: Sequence[int]) -> list[str]:
@@ -378,7 +379,7 @@ def _keys(given: Sequence[Given], units: Sequence[int]) -> dict[int, str]:
     """What each unit is hashed by."""
     keys: dict[int, str] = {}
     for one, unit in zip(given, units, strict=True):
-        key = _group(one)
+        key = group_of(one.row)
         keys[unit] = min(key, keys.get(unit, key))
     return keys
 

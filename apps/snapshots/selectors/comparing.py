@@ -20,7 +20,7 @@ from apps.common.errors import Conflict, DomainError
 from apps.common.transactions import rows_named
 from apps.labeling.models import Slot, Vote
 from apps.labeling.texts import excerpt
-from apps.snapshots.models import Snapshot
+from apps.snapshots.models import UNDECIDED, Snapshot
 from apps.snapshots.recipe import HELDOUT_ANNOTATORS, PRIVATE_SPLITS
 
 # ruff: noqa: S608 - what is pasted into the statements is written in this file
@@ -148,7 +148,7 @@ def comparable(*, project: Project) -> list[Snapshot]:
     """Datasets that can be compared, newest first."""
     return list(
         Snapshot.objects.filter(project=project, kind__in=_KINDS, state=Snapshot.State.FROZEN)
-        .filter(recipe__has_key="ties")
+        .exclude(recipe__has_any_keys=UNDECIDED)
         .order_by("-created_at")
     )
 

@@ -20,7 +20,7 @@ from apps.accounts.models import Project, User
 from apps.accounts.permissions import ADMIN
 from apps.common.errors import Unprocessable
 from apps.snapshots import dispatch, progress
-from apps.snapshots.assembling.imported import REPEATS, SEED, name_recurring
+from apps.snapshots.assembling.imported import REPEATS, SEED, group_of, name_recurring
 from apps.snapshots.assembling.rows import Row, prompt_text
 from apps.snapshots.formats.folder import write_folder
 from apps.snapshots.models import Snapshot, SnapshotRow
@@ -192,7 +192,7 @@ def mixture_freeze(snapshot: Snapshot, tell: progress.Tell) -> None:
     elsewhere = {"labelled": ELSEWHERE} if snapshot.is_imported else {}
     counts = {
         "rows": {name: len(of) for name, of in rows.items()},
-        "groups": {name: len({row["group"] for row in of}) for name, of in rows.items()},
+        "groups": {name: len(set(map(group_of, of))) for name, of in rows.items()},
         "split_by": MIXTURE,
         "parts": [
             {

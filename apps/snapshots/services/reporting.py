@@ -230,6 +230,8 @@ def report_preview(*, project: Project, recipe: SnapshotRecipe, part: str) -> Re
 
 def has_report(snapshot: Snapshot) -> bool:
     """Reports are of votes and of what is asked."""
+    if snapshot.kind == Snapshot.Kind.DEMONSTRATIONS:
+        return False
     return snapshot.kind == Snapshot.Kind.PROMPTS or snapshot.is_decided
 
 
