@@ -247,6 +247,8 @@ RUN_RESEND_SECONDS = env.number("RUN_RESEND_SECONDS", 15, low=1, high=3600)
 RUN_LEASE_SECONDS = env.number("RUN_LEASE_SECONDS", 30, low=2, high=600)
 # Between the polite request to end and the kill.
 RUN_GRACE_SECONDS = env.number("RUN_GRACE_SECONDS", 20, low=1, high=3600)
+# The same after somebody has pressed Stop: the step at hand is finished and saved. Cancel ends it.
+RUN_STOP_SECONDS = env.number("RUN_STOP_SECONDS", 900, low=1, high=86_400)
 # Wall clock of one attempt.
 RUN_MAX_SECONDS = env.number("RUN_MAX_SECONDS", 86_400, low=1, high=30 * 86_400)
 

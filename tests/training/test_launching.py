@@ -72,9 +72,9 @@ def test_a_launched_run_is_stored_and_sent_once_it_is_committed(
 
 def test_the_limits_of_a_job_are_settings(launch: Callable[..., Run], settings: Settings) -> None:
     settings.RUN_LEASE_SECONDS, settings.RUN_GRACE_SECONDS = 12, 3
-    settings.RUN_MAX_SECONDS = 60
+    settings.RUN_MAX_SECONDS, settings.RUN_STOP_SECONDS = 60, 50
     limits = RunAttempt.objects.get(run=launch()).spec["limits"]
-    assert limits == {"lease_s": 12, "grace_s": 3, "max_s": 60}
+    assert limits == {"lease_s": 12, "grace_s": 3, "stop_s": 50, "max_s": 60}
 
 
 @pytest.mark.parametrize(

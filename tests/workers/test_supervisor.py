@@ -90,9 +90,19 @@ def test_a_command_is_passed_on_politely_first_and_by_force_after_the_grace_time
 ) -> None:
     run = f"command-{time.time_ns()}"
     web.after = (3, lambda: web.redis.set(wire.control_key(run), command, ex=60))
-    became, _ = supervise(FOR_EVER | {"ignore_stop": deaf}, run=run)
+    limits = Limits(lease_s=2, grace_s=1, stop_s=1, max_s=60)
+    became, _ = supervise(FOR_EVER | {"ignore_stop": deaf}, run=run, limits=limits)
     assert became == "done"
     assert {name: getattr(web.last, name) for name in last} == last
+
+
+def test_a_stop_waits_for_a_step_that_outlasts_the_grace_time(supervise: Any, web: Web) -> None:
+    run = f"slow-{time.time_ns()}"
+    web.after = (3, lambda: web.redis.set(wire.control_key(run), "stop", ex=60))
+    limits = Limits(lease_s=2, grace_s=0.5, stop_s=60, max_s=60)
+    supervise(FOR_EVER | {"step_seconds": 2}, run=run, limits=limits)
+    assert web.last.stopped_early
+    assert web.kinds[-2] == "CheckpointSaved"
 
 
 def test_an_attempt_that_takes_too_long_is_ended_after_a_checkpoint(

@@ -84,6 +84,7 @@ class Limits:
 
     lease_s: float = LEASE_SECONDS
     grace_s: float = 20.0  # between the polite signal and the kill
+    stop_s: float = 900.0  # the same where a person asks for the end: a step may take minutes
     max_s: float = 86_400.0  # wall clock of one attempt
 
 

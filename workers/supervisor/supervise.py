@@ -69,11 +69,17 @@ def time_limit(seconds: float) -> Failed:
 class Timing:
     lease_s: float
     grace_s: float  # between a polite command and the kill
+    stop_s: float  # the same after a person's stop, which is to lose nothing
     max_s: float
 
     @classmethod
     def of(cls, limits: Limits) -> "Timing":
-        return cls(float(limits.lease_s), float(limits.grace_s), float(limits.max_s))
+        return cls(
+            float(limits.lease_s),
+            float(limits.grace_s),
+            max(float(limits.stop_s), float(limits.grace_s)),
+            float(limits.max_s),
+        )
 
     @property
     def renew_s(self) -> float:
@@ -311,7 +317,7 @@ class Supervisor:
         word = self._line.command(self._spec.run)
         self._reachable = not self._line.down
         if word is not None:
-            self._end(Command(word))
+            self._end(Command(word), within_s=self._timing.stop_s if word == STOP else None)
 
     def _end(self, command: Command, *, within_s: float | None = None) -> None:
         """Ask the trainer to end; it is killed when it has not after `within_s` (else the grace

@@ -186,6 +186,7 @@ def _spec(run: Run, resume: Checkpoint | None) -> JobSpec:
         limits=Limits(
             lease_s=settings.RUN_LEASE_SECONDS,
             grace_s=settings.RUN_GRACE_SECONDS,
+            stop_s=settings.RUN_STOP_SECONDS,
             max_s=settings.RUN_MAX_SECONDS,
         ),
         baseline=_baseline(run),
