@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from apps.accounts.models import AuditEvent, Project, User
@@ -257,6 +258,18 @@ def test_a_double_click_launches_once(
     assert launch(idempotency_key="form-2") != first
     assert launch() != launch(), "without a key every launch is one"
     assert len(wire.jobs) == 1
+
+
+def test_the_same_key_gives_its_run_though_an_input_has_failed_since(
+    launch: Callable[..., Run],
+) -> None:
+    base = launch()
+    run = launch(inputs={"base": base}, idempotency_key="form")
+    Run.objects.filter(pk=base.pk).update(state="failed", ended_at=timezone.now())
+    base.refresh_from_db()
+    assert launch(inputs={"base": base}, idempotency_key="form") == run
+    with pytest.raises(DomainError):
+        launch(inputs={"base": base}, idempotency_key="another")
 
 
 @pytest.mark.django_db(transaction=True)

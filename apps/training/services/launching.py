@@ -88,6 +88,9 @@ def run_launch(
             code="bad_reason",
             field="override_reason",
         )
+    known = Run.objects.filter(project=project, launch_key=idempotency_key)
+    if idempotency_key and (run := known.first()) is not None:
+        return run  # whatever has become of its inputs since
     if kind == Run.Kind.GENERATE:
         _check_votes(project, recipe_config(kind, config).get("votes_each"))
     inputs_check(project_id=project.pk, kind=kind, config=config, inputs=inputs)
@@ -97,9 +100,6 @@ def run_launch(
         raise DomainError(
             "There is no such run in this project.", code="unknown_run", field="about"
         )
-    known = Run.objects.filter(project=project, launch_key=idempotency_key)
-    if idempotency_key and (run := known.first()) is not None:
-        return run
     override_reason = override_reason.strip()
     approval_check(kind=kind, inputs=inputs, override_reason=override_reason)
     row = Run(
