@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from django.db import connection
-from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from apps.accounts.models import AuditEvent, Project, User
@@ -265,8 +264,9 @@ def test_the_same_key_gives_its_run_though_an_input_has_failed_since(
 ) -> None:
     base = launch()
     run = launch(inputs={"base": base}, idempotency_key="form")
-    Run.objects.filter(pk=base.pk).update(state="failed", ended_at=timezone.now())
+    report(base, OPENED, Failed("killed", "machine", "It is gone."))
     base.refresh_from_db()
+    assert base.state == "failed"
     assert launch(inputs={"base": base}, idempotency_key="form") == run
     with pytest.raises(DomainError):
         launch(inputs={"base": base}, idempotency_key="another")
