@@ -73,7 +73,9 @@ class MathsProcess:
         except (OSError, TooSlow) as error:
             self._end()
             raise RecipeError(
-                "no_package", Fault.MACHINE, "the process that compares mathematics did not start"
+                "no_package",
+                Fault.CONFIGURATION,
+                "the process that compares mathematics did not start",
             ) from error
         return child
 

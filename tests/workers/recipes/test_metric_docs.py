@@ -5,8 +5,8 @@ import re
 import pytest
 
 from tests.workers.ray import BY_ACTORS
-from tests.workers.recipes.conftest import PLANTED_PPO
-from tests.workers.recipes.language import Outcome, Workshop
+from tests.workers.recipes.conftest import PLANTED_PPO, SUBJECTS
+from tests.workers.recipes.language import Outcome, Workshop, user
 from tests.workers.recipes.test_grpo import PLANTED as PLANTED_GRPO
 from tests.workers.recipes.test_ppo_ensemble import put_ensemble
 from workers.contract.metrics import METRICS, Metric, metric_of
@@ -45,12 +45,14 @@ def emitted(planted: dict[str, Outcome], models: Workshop) -> set[str]:
         PLANTED_GRPO | {"steps": 1, "sample_every": 1, "reward": REWARD},
         **roles | {"reward": "documented_ensemble"},
     )
+    asked_known = [{"prompt": user(subject), "answer": "a"} for subject in SUBJECTS]
+    models.put_snapshot("documented_answers", train=asked_known[:1], dev=asked_known[1:])
     evaluation = models.spec(
         "documented_evaluation",
         "evaluate",
         {"max_new_tokens": 4, "max_prompt_length": 16, "max_prompts": 4},
         policy="policy",
-        **roles,
+        **roles | {"prompts": "documented_answers"},
     )
     assessment = models.spec(
         "documented_assessment", "assess", ASSESSED, reward="scorer", data="preferences"

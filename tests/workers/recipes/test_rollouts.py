@@ -319,10 +319,10 @@ def test_right_answers_are_counted_by_match_and_by_the_judge_where_they_are_know
 
 def test_a_policy_trained_on_a_rule_is_evaluated_by_that_rule(models: Workshop) -> None:
     asked = [{"prompt": user(subject), "answer": "a"} for subject in SUBJECTS]
-    models.put_snapshot("answered", train=asked[:1], dev=asked[1:])
+    models.put_snapshot("known_answers", train=asked[:1], dev=asked[1:])
     settings = ANSWERING | {"reward": {"type": "token_count", "token": "a", "cap": 3}}
     settings |= {"latency_requests": 0, "factuality": "contains"}
-    roles = {"policy": "policy", "sft": "base", "prompts": "answered"}
+    roles = {"policy": "policy", "sft": "base", "prompts": "known_answers"}
     outcome = models.run_here(models.spec("by-rule", "evaluate", settings, **roles))
     report = outcome.summary
     told = outcome.curve("eval/factuality")
