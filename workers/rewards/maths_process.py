@@ -30,11 +30,11 @@ class MathsProcess:
     """One child, started at the first question and again after one that it did not survive."""
 
     def __init__(self, *, seconds: float = SECONDS) -> None:
-        """Raises `RecipeError` (no_package) where sympy is not installed."""
+        """Raises `RecipeError` (missing_package) where sympy is not installed."""
         if find_spec("sympy") is None:
             raise RecipeError(
-                "no_package",
-                Fault.CONFIGURATION,
+                "missing_package",
+                Fault.MACHINE,
                 "check: maths needs the package sympy on this worker: "
                 "pip install 'concord-server[verify]'",
             )
@@ -73,8 +73,8 @@ class MathsProcess:
         except (OSError, TooSlow) as error:
             self._end()
             raise RecipeError(
-                "no_package",
-                Fault.CONFIGURATION,
+                "missing_package",
+                Fault.MACHINE,
                 "the process that compares mathematics did not start",
             ) from error
         return child
