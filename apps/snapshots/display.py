@@ -10,7 +10,7 @@ from apps.common.numbers import percent
 from apps.common.numbers import share as measured
 from apps.snapshots.assembling.deciding import NO_VOTES
 from apps.snapshots.assembling.losses import Loss
-from apps.snapshots.models import Snapshot
+from apps.snapshots.models import MIXTURE, Snapshot
 from apps.snapshots.progress import MIXING, STEPS
 from apps.snapshots.recipe import PRIVATE_SPLITS, PUBLISHED, in_order
 
@@ -173,7 +173,7 @@ def _loss(loss: Loss) -> tuple[str, str, str]:
 _HELD_OUT = {
     "hash": "by the hash of the group, since the rows held nothing out",
     "rows": "the rows that say so",
-    "mixture": "what any of the mixed datasets holds out",
+    MIXTURE: "what any of the mixed datasets holds out",
 }
 
 
@@ -280,7 +280,7 @@ def making(snapshot: Snapshot, told: Mapping[str, Any], now: datetime) -> Making
     step = str(told.get("step", ""))
     since = snapshot.started_at or snapshot.queued_at or snapshot.created_at
     seconds = max(0.0, (now - since).total_seconds())
-    steps = MIXING if "mixture" in snapshot.recipe else STEPS
+    steps = MIXING if MIXTURE in snapshot.recipe else STEPS
     if not snapshot.started_at:
         waits = seconds > LATE or (now - snapshot.created_at).total_seconds() > LATE
         return Making("Waiting for a worker", 0, 0, len(steps), seconds, False, waits)
@@ -294,16 +294,14 @@ def detail(snapshot: Snapshot) -> dict[str, Any]:
     return figures(snapshot.counts, snapshot.counts.get("warnings", [])) | {
         "facts": recipe_facts(snapshot.recipe),
         "has_private": bool(snapshot.private_sha256),
-        "has_report": snapshot.state == Snapshot.State.FROZEN
-        and snapshot.kind != Snapshot.Kind.DEMONSTRATIONS
-        and (snapshot.kind == Snapshot.Kind.PROMPTS or snapshot.is_decided),
+        "has_report": snapshot.state == Snapshot.State.FROZEN and snapshot.has_report,
         "has_recipe": "ties" in snapshot.recipe,
         "parts": snapshot.counts.get("parts", []),
     }
 
 
 def _mixture_facts(recipe: Mapping[str, Any]) -> list[tuple[str, str]]:
-    mixture = recipe.get("mixture")
+    mixture = recipe.get(MIXTURE)
     if not mixture:
         return []
     total = math.fsum(one["weight"] for one in mixture["parts"])

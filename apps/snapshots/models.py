@@ -13,7 +13,8 @@ READ_ONLY_KINDS = (
 )  # kinds of run that only look at a dataset and make nothing of it
 
 
-UNDECIDED = frozenset({"imported", "mixture"})  # keys of recipes that decide nothing
+IMPORTED, MIXTURE = "imported", "mixture"  # keys of recipes …
+UNDECIDED = frozenset({IMPORTED, MIXTURE})  # … that decide nothing
 
 
 class Snapshot(Named):
@@ -72,12 +73,19 @@ class Snapshot(Named):
     @property
     def is_imported(self) -> bool:
         """Whether rows came from elsewhere, so that no comparison or vote is behind them."""
-        return bool(self.recipe.get("imported"))
+        return bool(self.recipe.get(IMPORTED))
 
     @property
     def is_decided(self) -> bool:
         """Whether its rows were decided here: neither imported nor mixed."""
         return not UNDECIDED & self.recipe.keys()
+
+    @property
+    def has_report(self) -> bool:
+        """Reports are of votes and of what is asked."""
+        if self.kind == self.Kind.DEMONSTRATIONS:
+            return False
+        return self.kind == self.Kind.PROMPTS or self.is_decided
 
 
 class SnapshotRow(models.Model):

@@ -17,7 +17,7 @@ from apps.snapshots.selectors.lineage import vote_lineage
 from apps.snapshots.services import freezing, mixing
 from apps.snapshots.services.importing import snapshot_import
 from apps.snapshots.services.mixing import Part
-from apps.snapshots.storage import artifact_store
+from apps.snapshots.storage import artifact_store, private_folder_of
 from tests.training.conftest import wire  # noqa: F401 — a fixture
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("wire")]
@@ -26,6 +26,10 @@ Make = Callable[..., Snapshot]
 
 def rows_of(snapshot: Snapshot, split: str = "train") -> list[dict[str, Any]]:
     return list(artifact_store().lines(f"{snapshot.uri}/{split}.jsonl"))
+
+
+def private_rows(snapshot: Snapshot, split: str) -> list[dict[str, Any]]:
+    return list(artifact_store().lines(f"{private_folder_of(snapshot.pk)}/{split}.jsonl"))
 
 
 def asked(row: dict[str, Any]) -> str:
@@ -90,9 +94,26 @@ def test_no_part_trains_on_what_another_holds_out(project: Project, emil: User, 
     second = make("Second", [*rows, *prompts("own", 6, 2)])
     made = mixed(project, emil, (first, 4), (second, 3))
     told = made.counts["dropped"]
-    assert told["of Second: another part holds its prompt out"] == 2
+    assert told["of Second: its prompt is held out"] == 2
     trained = {asked(row) for row in rows_of(made)}
     assert not trained & {asked(row) for row in rows_of(made, "public_test")}
+
+
+def test_what_a_part_keeps_private_is_not_trained_on_either(
+    project: Project, emil: User, make: Make, crowd: list[Comparison]
+) -> None:
+    recipe = SnapshotRecipe(splits={"train": 0.5, "private_test": 0.5})
+    voted = freezing.snapshot_freeze(project=project, name="Voted", recipe=recipe, user=emil)
+    private = {row["prompt"][-1]["content"] for row in private_rows(voted, "private_test")}
+    rows = [
+        {"prompt": text, "response_a": f"yes {n}", "response_b": f"no {n}", "gold": "a"}
+        for n, text in enumerate([*sorted(private), *(f"Which {n}?" for n in range(9))])
+    ]
+    other = make("Other", [row | {"split": "train"} for row in rows], kind="preferences")
+    made = mixed(project, emil, (voted, 1), (other, 1))
+    assert made.counts["dropped"]["of Other: its prompt is held out"] == len(private) > 0
+    assert not private & {asked(row) for row in rows_of(made)}
+    assert made.counts["warnings"]
 
 
 def test_columns_of_the_parts_are_brought_together(
@@ -164,10 +185,13 @@ def test_a_dataset_of_another_project_needs_an_admin_of_both(
     with pytest.raises(Unprocessable):  # admin here alone
         mixing.parts_from(project=project, user=ada, given=[(foreign.pk, 1)])
     Membership.objects.update_or_create(user=ada, project=other, defaults={"role": "admin"})
+    here = asked(rows_of(foreign)[0])
+    make("Held out here", [{"prompt": here, "split": "test"}, *prompts("own", 4, 1)])
     parts = mixing.parts_from(project=project, user=ada, given=[(foreign.pk, 1)])
     made = mixed(project, ada, (parts[0].snapshot, 1))
     assert made.is_imported
     assert rows_of(made)[0]["part"] == foreign.pk
+    assert here not in {asked(row) for row in rows_of(made)}
 
 
 def test_the_page_shows_what_each_gives_and_starts_it(

@@ -72,7 +72,8 @@ def run(context: RunContext) -> dict[str, Any]:
         report[name] = _compare(
             scores[name], _score(source, rows, sft_answers), rows, settings, context.spec.seed
         )
-    if found := factuality(rows, policy_answers, sft_answers, judge, settings, context.spec.seed):
+    judged = None if judge is None else (judge, scores["judge"])
+    if found := factuality(rows, policy_answers, sft_answers, judged, settings, context.spec.seed):
         report["factuality"] = found
     if settings.latency_requests:
         try:
@@ -231,13 +232,14 @@ def factuality(
     rows: Sequence[Prompt],
     policy: Sequence[Answer],
     sft: Sequence[Answer],
-    judge: RewardSource | None,
+    judged: tuple[RewardSource, Sequence[float]] | None,
     settings: EvaluateSettings,
     seed: int,
 ) -> dict[str, Any]:
     """On prompts whose right answer is known: the share of right answers of both models and their
-    paired difference; by the judge, the share of the policy's that it scores at least as high as
-    the right one, ties ½. Empty where no answer is known, or none is asked for."""
+    paired difference. judged: the judge and its scores of the policy's answers; then also the share
+    of these that it scores at least as high as the right one, ties ½. Empty where no answer is
+    known, or none is asked for."""
     known = [i for i, row in enumerate(rows) if row.answer]
     if settings.factuality == "off" or not known:
         return {}
@@ -258,9 +260,10 @@ def factuality(
         "sft": mean_interval(before, **options),
         "difference": paired_difference(after, before, **options),
     }
-    if judge is not None:
+    if judged is not None:
+        judge, scores = judged
         references = judge.score([row.messages for row in asked], [row.answer for row in asked])
-        ahead = np.subtract(_score(judge, asked, [policy[i] for i in known]), references.values)
+        ahead = np.subtract([scores[i] for i in known], references.values)
         found["judge_against_right"] = mean_interval(pair_credit(ahead), **options)
     return {name: in_words(asdict(interval)) for name, interval in found.items()}
 

@@ -19,7 +19,7 @@ class FunctionReward:
         self, settings: FunctionSettings, prompts: Sequence[Prompt] = (), *, where: str = "reward"
     ) -> None:
         """Raises `RecipeError`: no_function where it is not installed here or is none,
-        function_failed where its package does not load."""
+        reward_failed where its package does not load."""
         self._settings = settings
         self._where = f"{where}.name"
         self._rows = {prompt_key(one.messages): one.columns for one in prompts}
@@ -73,16 +73,20 @@ class FunctionReward:
             )
         if len({one.value for one in found}) > 1:
             told = ", ".join(sorted(one.value for one in found))
-            raise self._failed(f"is declared by several packages ({told})", "no_function")
+            told = self._told(f"is declared by several packages ({told})")
+            raise RecipeError("no_function", Fault.CONFIGURATION, told)
         try:
             loaded = found[0].load()
         except Exception as error:
             raise self._failed(f"does not load: {type(error).__name__}: {error}") from error
         if not callable(loaded):
-            raise self._failed(f"is no function ({found[0].value})", "no_function")
+            told = self._told(f"is no function ({found[0].value})")
+            raise RecipeError("no_function", Fault.CONFIGURATION, told)
         call: Callable[..., Any] = loaded
         return call
 
-    def _failed(self, what: str, kind: str = "function_failed") -> RecipeError:
-        told = f"{self._where}: the reward function {self._settings.name!r} {what}"
-        return RecipeError(kind, Fault.CONFIGURATION, told)
+    def _failed(self, what: str) -> RecipeError:
+        return RecipeError("reward_failed", Fault.BUG, self._told(what))
+
+    def _told(self, what: str) -> str:
+        return f"{self._where}: the reward function {self._settings.name!r} {what}"

@@ -21,8 +21,6 @@ from measures.bootstrap import LEAST_UNITS
 from measures.voting import Choice, expected_keep_rate, posterior_keep_rate
 from measures.voting.chance import MOST_VOTES
 
-# A reward model from fewer pairs is likely to overfit.
-
 Lines = Mapping[str, Sequence[SplitLine]]
 
 

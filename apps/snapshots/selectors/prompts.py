@@ -2,7 +2,7 @@
 stand in two datasets. Prompts are the same as `assembling.rows.prompt_text` says."""
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 
@@ -15,6 +15,7 @@ from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import HELDOUT_ANNOTATORS, PRIVATE_SPLITS, TRAIN, public
 from apps.snapshots.selectors.snapshots import snapshot_list
 from apps.snapshots.storage import artifact_store, private_folder_of
+from measures.duplicates import near_matches
 from measures.splits import Overlap, overlap_containment
 from workers.artifacts import ArtifactMissing
 
@@ -77,12 +78,31 @@ def held_out_texts(*, project: Project) -> dict[Snapshot, list[str]]:
     """What the project's frozen datasets hold out, in the form in which prompts are compared."""
     found: dict[Snapshot, list[str]] = {}
     for snapshot in snapshot_list(project=project).filter(state=Snapshot.State.FROZEN):
-        for split in held_out_splits(snapshot):
-            with suppress(ArtifactMissing):
-                rows = artifact_store().lines(_file(snapshot, split))
-                texts = {prompt_text(prompt) for prompt in asked_in(rows)}
-                found.setdefault(snapshot, []).extend(texts)
+        if texts := texts_held_out(snapshot):
+            found[snapshot] = texts
     return found
+
+
+def texts_held_out(snapshot: Snapshot) -> list[str]:
+    """The same of one dataset, each text once, its private splits included."""
+    found: dict[str, None] = {}
+    for split in held_out_splits(snapshot):
+        with suppress(ArtifactMissing):
+            rows = artifact_store().lines(_file(snapshot, split))
+            found.update(dict.fromkeys(prompt_text(prompt) for prompt in asked_in(rows)))
+    return list(found)
+
+
+def held_out_by(
+    asked: Iterable[str], others: Mapping[Snapshot, Sequence[str]]
+) -> dict[str, Snapshot]:
+    """{text of `asked`: a dataset that holds it out, or nearly the same}; both as `prompt_text`."""
+    known = [(text, snapshot) for snapshot, texts in others.items() for text in texts]
+    distinct = list(dict.fromkeys(asked))
+    if not known or not distinct:
+        return {}
+    matches = near_matches(distinct, [text for text, _ in known]).row
+    return {t: known[row][1] for t, row in zip(distinct, matches, strict=True) if row >= 0}
 
 
 def public_rows(snapshot: Snapshot) -> Iterator[Row]:

@@ -57,21 +57,23 @@ def snapshot_search(*, project: Project, kind: str = "", search: str = "") -> Qu
 def mixable(*, project: Project, user: User) -> dict[str, list[Snapshot]]:
     """Frozen datasets by kind, of kinds that a mixture could be made of: two of the project's, or
     one of another project where the user administers both. The project's come first."""
-    administered = Membership.objects.filter(user=user, role=Role.ADMIN).values("project")
-    foreign = (
-        Q(project__in=administered)
-        if project.pk in {one["project"] for one in administered}
-        else Q(pk=None)
-    )
-    rows = Snapshot.objects.filter(Q(project=project) | foreign, state=Snapshot.State.FROZEN)
+    rows = taken_over(project=project, user=user).filter(state=Snapshot.State.FROZEN)
     found: dict[str, list[Snapshot]] = {}
-    for one in rows.select_related("project").order_by("-created_at"):
+    for one in rows.order_by("-created_at"):
         found.setdefault(one.kind, []).append(one)
     for kind, of in list(found.items()):
         of.sort(key=lambda one: one.project_id != project.pk)
         if len(of) < 2 and of[0].project_id == project.pk:
             del found[kind]
     return found
+
+
+def taken_over(*, project: Project, user: User) -> QuerySet[Snapshot]:
+    """The project's datasets, and those of every other project where the user administers both."""
+    roles = Membership.objects.filter(user=user, role=Role.ADMIN)
+    administered = set(roles.values_list("project", flat=True))
+    projects = administered if project.pk in administered else {project.pk}
+    return Snapshot.objects.filter(project__in=projects).select_related("project")
 
 
 def snapshot_get(*, project: Project, snapshot_id: str) -> Snapshot:

@@ -20,7 +20,7 @@ from apps.snapshots.assembling.assembly import assemble
 from apps.snapshots.assembling.losses import Loss, losses_of
 from apps.snapshots.assembling.material import Assembly
 from apps.snapshots.formats.folder import write_folder
-from apps.snapshots.models import Snapshot
+from apps.snapshots.models import MIXTURE, Snapshot
 from apps.snapshots.recipe import KTO, PRIVATE_SPLITS, TRAIN, SnapshotRecipe, recipe_from_stored
 from apps.snapshots.selectors import snapshots
 from apps.snapshots.services.drafts import CANCELLED, KILLED, at_work, draft_make, is_made, seal
@@ -29,7 +29,7 @@ from apps.snapshots.services.improvements import (
     demonstration_lineage,
     demonstrations_from,
 )
-from apps.snapshots.services.mixing import MIXTURE, mixture_freeze, mixture_start_again
+from apps.snapshots.services.mixing import mixture_freeze, mixture_start_again
 from apps.snapshots.services.reporting import report_store
 from apps.snapshots.services.writing import card_of, preferences_write, rows_of
 from apps.snapshots.storage import KEY, artifact_store, folder_of, private_folder_of, scratch

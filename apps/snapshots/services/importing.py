@@ -28,11 +28,10 @@ from apps.snapshots.assembling.rows import prompt_text
 from apps.snapshots.formats.folder import write_folder
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import TRAIN
-from apps.snapshots.selectors.prompts import held_out_texts
+from apps.snapshots.selectors.prompts import held_out_by, held_out_texts
 from apps.snapshots.services.drafts import at_work, draft_make, seal
 from apps.snapshots.services.writing import card_of
 from apps.snapshots.storage import artifact_store, folder_of, scratch
-from measures.duplicates import near_matches
 
 Kind, State = Snapshot.Kind, Snapshot.State
 Finish = Callable[[dict[str, Any]], None]
@@ -146,14 +145,10 @@ def _forget_attempts(job: ImportJob) -> None:
 def _leave_out_overlap(job: ImportJob, placed: Placed, parsed: Parsed) -> list[dict[str, Any]]:
     """Takes training rows out whose prompts other datasets of the project hold out, or nearly:
     [{"snapshot", "name", "rows"}]."""
-    others = held_out_texts(project=job.project)
     asked = [prompt_text(one.prompt) for one in placed.files.get(TRAIN, ())]
-    known = [(text, snapshot) for snapshot, texts in others.items() for text in texts]
-    if not asked or not known:
+    held_by = held_out_by(asked, held_out_texts(project=job.project))
+    if not held_by:
         return []
-    distinct = list(dict.fromkeys(asked))
-    matches = near_matches(distinct, [text for text, _ in known]).row
-    held_by = {text: known[row][1] for text, row in zip(distinct, matches, strict=True) if row >= 0}
     rows = placed.files[TRAIN]
     placed.files[TRAIN][:] = [
         one for one, text in zip(rows, asked, strict=True) if text not in held_by

@@ -15,25 +15,27 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from apps.accounts.identity import membership_get
 from apps.accounts.models import Project, User
-from apps.accounts.permissions import ADMIN
 from apps.common.errors import Unprocessable
 from apps.snapshots import dispatch, progress
 from apps.snapshots.assembling.imported import REPEATS, SEED, group_of, name_recurring
 from apps.snapshots.assembling.rows import Row, prompt_text
 from apps.snapshots.formats.folder import write_folder
-from apps.snapshots.models import Snapshot, SnapshotRow
+from apps.snapshots.models import IMPORTED, MIXTURE, Snapshot, SnapshotRow
 from apps.snapshots.recipe import HELDOUT_ANNOTATORS, PRIVATE_SPLITS, TRAIN, in_order
-from apps.snapshots.selectors.prompts import asked_in, held_out_splits
+from apps.snapshots.selectors.prompts import (
+    asked_in,
+    held_out_by,
+    held_out_texts,
+    texts_held_out,
+)
+from apps.snapshots.selectors.snapshots import taken_over
 from apps.snapshots.services.drafts import draft_make, seal
 from apps.snapshots.services.importing import ELSEWHERE
 from apps.snapshots.services.writing import card_of
 from apps.snapshots.storage import KEY, artifact_store, dataset_key, scratch
-from measures.duplicates import near_matches
 from measures.splits import unit_hash
 
-MIXTURE = "mixture"  # of a recipe: what it is mixed from
 MOST_PARTS = 10
 MOST_REPEATS = 20  # of one row
 _TEXTS = ("messages", "prompt", "completion", "chosen", "rejected")
@@ -69,26 +71,17 @@ def parts_from(
 ) -> tuple[Part, ...]:
     """Parts by (id of a dataset, weight). `Unprocessable` on `parts` for a dataset that is neither
     the project's nor of another one that the user administers as they administer this one."""
-    parts = []
-    for pk, weight in given:
-        known = "\x00" not in pk
-        found = Snapshot.objects.filter(pk=pk).select_related("project").first() if known else None
-        if found is None or (
-            found.project_id != project.pk
-            and not all(_administers(user, one) for one in (project, found.project))
-        ):
-            raise _refused(
-                f"There is no dataset '{pk[:40]}' in this project, nor in another one that you "
-                "administer as you administer this one.",
-                code="no_such_part",
-            )
-        parts.append(Part(found, weight))
-    return tuple(parts)
-
-
-def _administers(user: User, project: Project) -> bool:
-    membership = membership_get(user=user, slug=project.slug)
-    return membership is not None and membership.role == ADMIN
+    known = taken_over(project=project, user=user)
+    found = {
+        one.pk: one for one in known.filter(pk__in=[pk for pk, _ in given if "\x00" not in pk])
+    }
+    if missing := [pk for pk, _ in given if pk not in found]:
+        raise _refused(
+            f"There is no dataset '{missing[0][:40]}' in this project, nor in another one that you "
+            "administer as you administer this one.",
+            code="no_such_part",
+        )
+    return tuple(Part(found[pk], weight) for pk, weight in given)
 
 
 def mixture_start(
@@ -181,7 +174,7 @@ def mixture_freeze(snapshot: Snapshot, tell: progress.Tell) -> None:
     read = [dict(_read(one.snapshot, of=snapshot.project_id)) for one in parts]
     tell(progress.MIX)
     dropped: Counter[str] = Counter()
-    _leave_out_held_out(parts, read, dropped)
+    _leave_out_held_out(parts, read, snapshot.project, dropped)
     files = _mixed(parts, read, repeat=recipe["repeat"], dropped=dropped)
     if not files.get(TRAIN):
         raise _refused("No training row is left.", code="empty_snapshot")
@@ -235,7 +228,7 @@ def _recipe(parts: Sequence[Part], project: Project, repeat: bool) -> dict[str, 
     foreign = any(one.snapshot.project_id != project.pk for one in parts)
     made: dict[str, Any] = {MIXTURE: {"parts": said, "repeat": repeat}, "seed": SEED}
     if foreign or any(one.snapshot.is_imported for one in parts):
-        made["imported"] = True  # of some rows nobody voted here
+        made[IMPORTED] = True  # of some rows nobody voted here
     return made
 
 
@@ -260,32 +253,26 @@ def _read(snapshot: Snapshot, *, of: str) -> Iterator[tuple[str, list[_Line]]]:
 
 
 def _leave_out_held_out(
-    parts: Sequence[Part], read: Sequence[dict[str, list[_Line]]], dropped: Counter[str]
+    parts: Sequence[Part],
+    read: Sequence[dict[str, list[_Line]]],
+    project: Project,
+    dropped: Counter[str],
 ) -> None:
-    """Training rows whose prompts another part holds out, or nearly."""
-    held_out = [_held_out_texts(one.snapshot) for one in parts]
-    for place, (one, files) in enumerate(zip(parts, read, strict=True)):
-        others = [text for other, of in enumerate(held_out) if other != place for text in of]
+    """Training rows whose prompts another part holds out, or nearly; those of another project's
+    part also where any dataset of this project does, as with a file that is imported."""
+    held_out = {one.snapshot: texts_held_out(one.snapshot) for one in parts}
+    foreign = any(one.snapshot.project_id != project.pk for one in parts)
+    here = held_out_texts(project=project) if foreign else {}
+    for one, files in zip(parts, read, strict=True):
+        is_foreign = one.snapshot.project_id != project.pk
+        others = {k: v for k, v in held_out.items() if k != one.snapshot}
+        others |= here if is_foreign else {}
         lines = files.get(TRAIN, [])
-        if not others or not lines:
-            continue
         asked = [prompt_text(prompt) for prompt in asked_in(line.row for line in lines)]
-        distinct = list(dict.fromkeys(asked))
-        rows = near_matches(distinct, others).row
-        held = {text for text, row in zip(distinct, rows, strict=True) if row >= 0}
+        held = held_out_by(asked, others)
         files[TRAIN] = [line for line, text in zip(lines, asked, strict=True) if text not in held]
         if n := len(lines) - len(files[TRAIN]):
-            dropped[f"of {one.snapshot.name}: another part holds its prompt out"] += n
-
-
-def _held_out_texts(snapshot: Snapshot) -> list[str]:
-    """Of its public splits: what is private is compared nowhere but at its own freeze."""
-    found: dict[str, None] = {}
-    for split in held_out_splits(snapshot):
-        if split not in PRIVATE_SPLITS:
-            rows = artifact_store().lines(f"{snapshot.uri}/{split}.jsonl")
-            found.update(dict.fromkeys(prompt_text(prompt) for prompt in asked_in(rows)))
-    return list(found)
+            dropped[f"of {one.snapshot.name}: its prompt is held out"] += n
 
 
 def _mixed(

@@ -228,20 +228,13 @@ def report_preview(*, project: Project, recipe: SnapshotRecipe, part: str) -> Re
     return found
 
 
-def has_report(snapshot: Snapshot) -> bool:
-    """Reports are of votes and of what is asked."""
-    if snapshot.kind == Snapshot.Kind.DEMONSTRATIONS:
-        return False
-    return snapshot.kind == Snapshot.Kind.PROMPTS or snapshot.is_decided
-
-
 def report_read(*, snapshot: Snapshot) -> Report | None:
     """The report stored with a frozen dataset, or made from its rows; None where there is none.
 
     Demonstrations alone have no report: their prompts are looked at beside those for RL.
     `Conflict` (report_damaged) when the stored report is missing or changed.
     """
-    if snapshot.state != Snapshot.State.FROZEN or not has_report(snapshot):
+    if snapshot.state != Snapshot.State.FROZEN or not snapshot.has_report:
         return None
     stored = snapshot.counts.get("report")
     if not stored:

@@ -21,8 +21,7 @@ class RunEstimateOut(Schema):
     least_seconds: float | None
     greatest_seconds: float | None
     seconds_in_all: float | None = Field(description="of all runs, one after the other")
-    memory_bytes: int | None
-    memory_by: str = Field(description='"measured", "ledger" (of its preflight), or empty')
+    memory_bytes: int | None = Field(description="by the memory ledger of a preflight")
     scaled_by: str = Field(description="steps, rows, or empty: as long as those took")
     of_project: bool = Field(description="by runs of this project, not of others of the site")
     by_runs: list[str] = Field(description="ids of this project's runs that it rests on")
@@ -56,7 +55,6 @@ def run_estimate(request: HttpRequest, slug: str, payload: RunIn) -> RunEstimate
         greatest_seconds=found.greatest,
         seconds_in_all=None if found.seconds is None else found.seconds * runs,
         memory_bytes=found.memory_bytes,
-        memory_by=found.memory_by,
         scaled_by=found.scaled_by,
         of_project=found.own,
         by_runs=[run.pk for run in found.runs] if found.own else [],

@@ -41,7 +41,7 @@ def estimate_basis(found: Estimate) -> str:
         said += " It ends at its max_seconds."
     elif many > 1 and found.least is not None and found.greatest is not None:
         said += f" From {duration(found.least)} to {duration(found.greatest)}."
-    if found.memory_by == "ledger":
+    if found.memory_bytes:
         said += " Memory is by the ledger of its preflight, not measured."
     return said
 

@@ -43,14 +43,13 @@ _ALIKE = (
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """`seconds` of wall time of one run, the median over `runs`; `least` and `greatest` over the
-    same. `memory_bytes` is the largest of them that was known, by `memory_by` ("measured" or
-    "ledger"). All None where no finished run is like it."""
+    same. `memory_bytes` is the peak by the memory ledger of the first of them, None where its
+    preflight wrote none. All None where no finished run is like it."""
 
     seconds: float | None = None
     least: float | None = None
     greatest: float | None = None
     memory_bytes: int | None = None
-    memory_by: str = ""
     runs: tuple[Run, ...] = ()
     own: bool = True  # runs of this project, not of others of the site
     scaled_by: str = ""  # "steps", "rows" or "" for runs as long as this one
@@ -131,7 +130,6 @@ def _of(
 ) -> Estimate:
     seconds = [length for _, length, _ in found]
     runs = tuple(run for run, _, _ in found)
-    memory, by = _memory(runs[0])
     whole = [run.step for run in runs if run.total_steps and run.step < run.total_steps]
     same = all(abs(length - (run.seconds or 0)) < 1e-6 for run, length, _ in found) and not whole
     limit = longest if isinstance(longest, int | float) and longest < median(seconds) else None
@@ -139,8 +137,7 @@ def _of(
         seconds=limit if limit is not None else median(seconds),
         least=min(seconds),
         greatest=max(seconds),
-        memory_bytes=memory,
-        memory_by=by,
+        memory_bytes=_memory(runs[0]),
         runs=runs,
         own=own,
         scaled_by="" if same else "steps" if all(batch for *_, batch in found) else "rows",
@@ -148,13 +145,13 @@ def _of(
     )
 
 
-def _memory(run: Run) -> tuple[int | None, str]:
+def _memory(run: Run) -> int | None:
     """The peak of the ledger that its preflight wrote."""
     if not Artifact.objects.filter(run=run, name="preflight.json").exists():
-        return None, ""
+        return None
     ledger = report_read(run, "preflight.json").data.get("memory")
     peak = ledger.get("peak_bytes") if isinstance(ledger, Mapping) else None
-    return (peak, "ledger") if isinstance(peak, int) and peak > 0 else (None, "")
+    return peak if isinstance(peak, int) and peak > 0 else None
 
 
 def _works_of(runs: list[Run]) -> dict[str, _Work]:

@@ -31,8 +31,8 @@ from workers.contract.metrics import headline_names
 
 PER_PAGE = 50
 LOG_LINES = 400
-# Tabs whose content grows while the run lives; the charts ask for their own data.
 LOG_SOURCES = {"": "All lines", "run": "About the run", "output": "Trainer’s output"}
+# Tabs whose content grows while the run lives; the charts ask for their own data.
 GROWING = frozenset({"overview", "alerts", "checks", "logs", "samples"})
 # Tabs of what only our own trainers leave; a run that was imported has none of it.
 TRAINERS = frozenset({"checks", "repeat", "logs"})

@@ -497,8 +497,8 @@ class Run(Answered):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate(Answered):
-    """What a launch would take, by finished runs like it; None where there is none. memory_by:
-    measured, ledger or empty. scaled_by: steps, rows, or empty for runs as long as this one."""
+    """What a launch would take, by finished runs like it; None where there is none. memory_bytes:
+    by a preflight's ledger. scaled_by: steps, rows, or empty for runs as long as this one."""
 
     words: str
     basis: str
@@ -508,7 +508,6 @@ class Estimate(Answered):
     greatest_seconds: float | None
     seconds_in_all: float | None
     memory_bytes: int | None
-    memory_by: str
     scaled_by: str
     of_project: bool
     by_runs: Sequence[str]

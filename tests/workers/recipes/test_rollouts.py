@@ -305,7 +305,8 @@ def test_right_answers_are_counted_by_match_and_by_the_judge_where_they_are_know
 
     def found(how: str, judge=None):
         settings = settings_for("evaluate", {"factuality": how})
-        return factuality(rows, answers, others, judge, settings, 0)
+        judged = judge and (judge, [float(len(one.text)) for one in answers])
+        return factuality(rows, answers, others, judged, settings, 0)
 
     shares = {how: found(how)["policy"]["value"] for how in ("exact", "normalised", "contains")}
     assert shares == pytest.approx({"exact": 0, "normalised": 2 / 3, "contains": 1})
