@@ -82,12 +82,14 @@ class Printed:
         end = len(block) if last or len(block) == _BLOCK else block.rfind(b"\n") + 1
         skipped = start > self._offset
         self._offset = start + end
-        found = [_shown(line) for line in block[:end].decode(errors="replace").split("\n")]
-        lines = [line for line in found if line.strip()]
+        printed = block[:end].decode(errors="replace").split("\n")
+        found = [line for line in printed if line.strip()]
+        skipped = skipped or len(found) > MOST_LINES
+        lines = [line for line in map(_shown, found[-MOST_LINES:]) if line.strip()]
         if not lines:
             return
-        if skipped or len(lines) > MOST_LINES:
-            lines = ["[… lines left out: too many at once]", *lines[-MOST_LINES:]]
+        if skipped:
+            lines.insert(0, "[… lines left out: too many at once]")
         self._sent += sum(len(line.encode()) for line in lines)
         if self._sent >= MOST_BYTES:
             lines.append(f"[the rest is in {OUTPUT_FILE} of the run's folder alone]")
