@@ -11,7 +11,7 @@ from workers.config import settings_for
 from workers.context import RunContext
 from workers.contract.events import Alert, Event, Evidence
 from workers.contract.jobs import JobSpec
-from workers.guardrails import live_engine, report
+from workers.rules.engine import live_engine, report
 
 _WORDS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 
@@ -45,7 +45,7 @@ def replayed(record: Record) -> Notebook:
     )
     engine = live_engine(spec, settings)
     for step, metrics in _looks(record):
-        report(context, engine.check(step, metrics))
+        report(context.emit, engine.check(step, metrics))
     return notebook
 
 

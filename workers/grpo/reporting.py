@@ -16,8 +16,8 @@ from workers.config.grpo import GRPOSettings
 from workers.context import RunContext
 from workers.contract.events import Alert, ReviewRequested, Sample
 from workers.grpo.metrics import Judged
-from workers.guardrails import CUT_ANSWERS
 from workers.ppo.evaluation import CANARY_PAIRS, ROLES
+from workers.rules.engine import CUT_ANSWERS
 from workers.trainers.trainer_bridge import Reporter
 
 HELD_OUT, OWN = "eval_held_out_score", "eval_score"

@@ -11,7 +11,6 @@ from workers import ranks
 from workers.behaviour import Histograms, Watch, make_watch
 from workers.config.policy import PPOSettings
 from workers.context import RunContext
-from workers.guardrails import CUT_ANSWERS, live_engine, report, stop_error
 from workers.layouts.gathered import is_split
 from workers.models import invariants
 from workers.models.loading import state_sha256
@@ -41,7 +40,15 @@ from workers.ppo.setup import (
 from workers.rewards.build import build_judge, build_reward
 from workers.rewards.source import RankedQueue, RewardSource, ScoreQueue
 from workers.rl.losses import AdaptiveKL, FixedKL
-from workers.rules.engine import Engine, Violation, first_stop
+from workers.rules.engine import (
+    CUT_ANSWERS,
+    Engine,
+    Violation,
+    first_stop,
+    live_engine,
+    report,
+    stop_error,
+)
 
 if TYPE_CHECKING:
     from workers.ppo.async_rollout import Actors
@@ -216,7 +223,7 @@ class TrainerParts:
     ) -> list[Violation]:
         """What the rules say of these metrics, after what was crossed before; all of it told."""
         violations = self.rules.check(step, metrics, violations)
-        report(self.context, violations)
+        report(self.context.emit, violations)
         return violations
 
     def act(self, violations: list[Violation]) -> None:

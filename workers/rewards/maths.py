@@ -7,7 +7,7 @@ Nothing that a model wrote is evaluated as code: sympy's own parsers (`sympify`,
 `eval` on their text. `read` is a small grammar of its own that builds sympy's objects: numbers,
 + − · / ^ !, fractions, roots, a few functions and constants, single letters, equations (their right
 side), percent, lists, sets, tuples and intervals. Sizes are bounded before anything is computed;
-what still takes long is ended from outside: this runs in a process of its own (maths_process.py).
+what still takes long is ended from outside: this runs in a process of its own (verifier.py).
 """
 
 import json

@@ -12,14 +12,17 @@ a metric that was not measured, which is no check; NaN or infinity is a finding 
 import copy
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from workers.rules.choices import BY_NAME, rules_of
+from workers.contract.events import Alert, Event, Fault, RecipeError
+from workers.contract.jobs import JobSpec
+from workers.rules.choices import BY_NAME, failure_kind, rules_of
 from workers.rules.diagnosis import (
     Baseline,
     Finding,
+    baseline_from_json,
     finding_from_json,
     finding_of_failure,
     verdict,
@@ -47,6 +50,7 @@ MOST_ADJUSTMENTS = 3  # per problem
 FORM = 2  # of the state; another one's memory cannot be read
 SKIP = "skip"  # the action of a step whose loss or gradient was no number, the first time
 NON_FINITE = BY_NAME["non_finite"]
+CUT_ANSWERS = "cut_answers"  # while this rule stands, no checkpoint is called best
 _DONE = {
     STOP: "The run was stopped; its state is kept as the checkpoint tagged failed.",
     WARN: "The run continues.",
@@ -106,6 +110,37 @@ class Violation:
 def first_stop(violations: Sequence[Violation]) -> Violation | None:
     """The violation that ends the run: of several, that of the outermost stage."""
     return next((violation for violation in violations if violation.action == STOP), None)
+
+
+def stop_error(violation: Violation) -> RecipeError:
+    """The failure of a run that this violation stopped."""
+    return RecipeError(failure_kind(violation.rule.name), Fault.GUARD, violation.message)
+
+
+def report(emit: Callable[[Event], None], violations: Iterable[Violation]) -> None:
+    """An alert for people and, where it is new, a piece of evidence, of each violation. A rule that
+    is off tells nobody, and still explains."""
+    for violation in violations:
+        is_said = violation.repeats and not violation.rule.actions
+        if violation.action != OFF and not violation.is_quiet and not is_said:
+            emit(_alert(violation))
+        if not violation.repeats:
+            emit(violation.finding.to_event())
+
+
+def _alert(violation: Violation) -> Alert:
+    return Alert(
+        rule=violation.rule.name,
+        severity=violation.severity,
+        step=violation.step,
+        message=violation.message,
+        value=_finite(violation.value),
+        threshold=_finite(violation.limit) if violation.rule.actions else None,
+    )
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
 
 
 def with_unit(value: float, unit: str) -> str:
@@ -428,6 +463,14 @@ class Engine:
             for one in violations
         ]
         return [*quiet, cause]
+
+
+def live_engine(spec: JobSpec, settings: Any) -> Engine:
+    """The rules of this run as its settings choose them, with the healthy runs that it is compared
+    with."""
+    chosen = {name: getattr(settings, name, None) for name in ("guards", "reward")}
+    healthy = baseline_from_json(spec.baseline) if spec.baseline else None
+    return Engine(spec.kind, chosen, baseline=healthy, per_check=settings.batch_size)
 
 
 def _fires(rule: Rule, memory: Memory, step: int, reading: Reading) -> bool:

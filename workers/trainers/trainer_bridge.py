@@ -30,10 +30,9 @@ from workers.config.training import TrainingSettings
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
 from workers.data.snapshot import TRAIN
-from workers.guardrails import live_engine, report, stop_error
 from workers.layouts.arguments import layout_arguments
 from workers.models.lora import body_of
-from workers.rules.engine import Violation, first_stop
+from workers.rules.engine import Violation, first_stop, live_engine, report, stop_error
 from workers.trainers.guarded_trainer import GuardedTrainer
 
 if TYPE_CHECKING:
@@ -94,7 +93,7 @@ class Reporter(TrainerCallback):
         if self.stop is not None:
             return
         violations = self.rules.check(self.offset + step, ranks.from_first(dict(metrics)))
-        report(self.context, violations)
+        report(self.context.emit, violations)
         for violation in violations:
             for change in violation.adjustment:
                 if change.setting == "learning_rate":
@@ -112,7 +111,7 @@ class Reporter(TrainerCallback):
     def not_finite(self, step: int, what: str, *, again: bool = False) -> None:
         """A step gave no numbers: told as skipped, or the end of the run, when its step ends."""
         violation = self.rules.finite.skip_or_stop(self.offset + step, what, again=again)
-        report(self.context, [violation])
+        report(self.context.emit, [violation])
         if violation.action == "stop":
             self.stop = self.stop or violation
             self.stop_where_due(self.trainer.control)

@@ -13,7 +13,7 @@ from workers.config.rewards import (
 )
 from workers.contract.events import RecipeError
 from workers.data.snapshot import Prompt
-from workers.rewards.function import FunctionReward
+from workers.rewards.external import FunctionReward
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "reward_function"
 WRONG = """

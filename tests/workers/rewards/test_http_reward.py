@@ -13,7 +13,7 @@ from workers.config.parsing import read
 from workers.config.rewards import HttpSettings
 from workers.contract.events import RecipeError
 from workers.rewards.cache import CachedReward, ScoreCache
-from workers.rewards.http import HttpReward
+from workers.rewards.external import HttpReward
 from workers.service import MOST_BYTES
 
 URL = "https://judge.example/score"

@@ -8,9 +8,8 @@ from tests.workers.recipes.language import user
 from workers.config.rewards import VerifierSettings
 from workers.contract.events import RecipeError
 from workers.data.snapshot import Prompt
-from workers.rewards.build import Verifier
 from workers.rewards.maths import Unreadable, same
-from workers.rewards.maths_process import MathsProcess, TooSlow
+from workers.rewards.verifier import MathsProcess, TooSlow, Verifier
 
 ALIKE = [
     (r"\frac{1}{2}", "0.5"),

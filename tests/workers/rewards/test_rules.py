@@ -12,9 +12,9 @@ from workers.config.rewards import RuleSettings, VerifierSettings
 from workers.contract.events import RecipeError
 from workers.data.snapshot import Prompt, read_prompts
 from workers.rewards import rules as expressions
-from workers.rewards.build import Verifier
 from workers.rewards.rules import Rule, RulesReward, boxed, numbers
 from workers.rewards.source import Scores
+from workers.rewards.verifier import Verifier
 
 
 def rule(**fields: object) -> Rule:

@@ -10,10 +10,9 @@ import pytest
 from tests.workers.rules.streams import healthy_ppo, level_after, planted, series_of, watch
 from workers.context import RunContext
 from workers.contract.events import Alert, Event, Evidence, Fault
-from workers.guardrails import report, stop_error
 from workers.rules.choices import failure_kind, guard_errors, guardrails_of
 from workers.rules.diagnosis import Baseline
-from workers.rules.engine import Engine, FiniteGuard, first_stop
+from workers.rules.engine import Engine, FiniteGuard, first_stop, report, stop_error
 from workers.rules.rule import STAGES
 from workers.rules.table import RULES
 from workers.rules.tests import TESTS
@@ -197,7 +196,7 @@ def test_a_violation_is_an_alert_with_evidence_and_a_failure_with_a_kind() -> No
     context = RunContext(None, None, Path(), writer)
     guards = engine_of("ppo", {"reference_kl": {"action": "stop", "patience": 1}})
     violations = guards.check(3, {"objective/kl": 12.5})
-    report(context, violations)
+    report(context.emit, violations)
     alert, evidence = writer.events
     assert isinstance(alert, Alert)
     assert (alert.rule, alert.severity, alert.step) == ("reference_kl", "critical", 3)
@@ -219,7 +218,7 @@ def test_what_is_no_number_is_reported_without_one() -> None:
     writer = Writer()
     guards = engine_of("ppo")
     report(
-        RunContext(None, None, Path(), writer),
+        RunContext(None, None, Path(), writer).emit,
         guards.check(1, {"objective/kl": NAN}),
     )
     assert [event.value for event in writer.events] == [None, None]
@@ -305,7 +304,7 @@ def test_what_one_rule_has_said_another_of_the_same_metric_does_not_say_again() 
     stream = planted(healthy_ppo(9, 60), lambda s, b: rising if s < 45 else level, since=30)
     level = {"policy/clipfrac_avg": 0.7}
     for step, figures in stream:
-        report(context, engine.check(step, figures))
+        report(context.emit, engine.check(step, figures))
     said = [(type(e).__name__, e.rule) for e in writer.events]
     assert said == [
         ("Alert", "clipping_unusual"),
@@ -318,7 +317,7 @@ def test_a_merged_rule_that_is_off_alerts_nobody_and_still_explains() -> None:
     engine, writer = engine_of("ppo", {"clip_fraction": "off"}), Writer()
     context = RunContext(None, None, Path(), writer)
     for step in range(1, 9):
-        report(context, engine.check(step, {"policy/clipfrac_avg": 0.9}))
+        report(context.emit, engine.check(step, {"policy/clipfrac_avg": 0.9}))
     assert [type(event).__name__ for event in writer.events] == ["Evidence"]
 
 

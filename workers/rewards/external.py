@@ -1,10 +1,13 @@
-"""A service as a source of rewards: batches posted as JSON.
+"""Rewards from code that is not Concord's: a scoring service, or a Python function of an installed
+package (docs/rewards.md). Neither is believed: what it returns is read row by row.
+
+A service gets batches as JSON:
 
     POST url   {"items": [{"prompt": [{"role", "content"}, …], "response": "…"}, …]}
 
-Concord's own `POST /api/v1/models/ID/score` is such a service, its 202 included. Answers are read
-by service_answer.py. Only hosts that the worker's REWARD_HOSTS names are asked, a redirect is
-followed nowhere, and a token goes to the configured address alone.
+Concord's own `POST /api/v1/models/ID/score` is such a service, its 202 included. Only hosts that
+the worker's REWARD_HOSTS names are asked, a redirect is followed nowhere, and a token goes to the
+configured address alone.
 """
 
 import json
@@ -14,13 +17,19 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from importlib.metadata import entry_points
 from typing import Any
 
 import httpx2
 
-from workers.config.rewards import HttpSettings
+from workers.config.rewards import (
+    FUNCTIONS,
+    FunctionSettings,
+    HttpSettings,
+    installed_functions,
+)
 from workers.contract.events import Fault, RecipeError
-from workers.data.snapshot import Messages
+from workers.data.snapshot import Messages, Prompt, prompt_key
 from workers.rewards.cache import TextRow
 from workers.rewards.source import Scores, join
 from workers.service import (
@@ -348,3 +357,84 @@ class HttpReward:
     def _told(self, what: str) -> str:
         """Never with headers or a query in it: those may hold secrets."""
         return f"reward service {self._url.host}{self._url.path}: {what}"
+
+
+class FunctionReward:
+    """`prompts`: whose rows the function is given beside each answer; {} for any other prompt. An
+    answer that it gives None is withheld: it gives no gradient."""
+
+    def __init__(
+        self, settings: FunctionSettings, prompts: Sequence[Prompt] = (), *, where: str = "reward"
+    ) -> None:
+        """Raises `RecipeError`: no_function where it is not installed here or is none,
+        reward_failed where its package does not load."""
+        self._settings = settings
+        self._where = f"{where}.name"
+        self._rows = {prompt_key(one.messages): one.columns for one in prompts}
+        self._call = self._loaded()
+
+    def score(self, prompts: Sequence[Messages], responses: Sequence[str]) -> Scores:
+        given = [[dict(message) for message in prompt] for prompt in prompts]
+        rows = [dict(self._rows.get(prompt_key(prompt), {})) for prompt in prompts]
+        answers = [str(text) for text in responses]
+        try:
+            returned = self._call(
+                prompts=given, answers=answers, rows=rows, **dict(self._settings.options)
+            )
+            found: list[Any] = list(returned)
+        except Exception as error:  # whatever it raises is the function's own
+            raise self._failed(f"raised {type(error).__name__}: {error}") from error
+        if len(found) != len(answers):
+            raise self._failed(f"gave {len(found)} scores for {len(answers)} answers")
+        values = [self._number(value, i, prompts[i]) for i, value in enumerate(found)]
+        unknown = [value is None for value in values]
+        scores = [0.0 if value is None else value for value in values]
+        return Scores(
+            scores, {self._settings.name: scores}, withheld=unknown if any(unknown) else None
+        )
+
+    def _number(self, value: Any, i: int, prompt: Messages) -> float | None:
+        if value is None:
+            return None
+        try:
+            number = math.nan if isinstance(value, str) else float(value)
+        except (TypeError, ValueError):
+            number = math.nan
+        if not math.isfinite(number):
+            asked = prompt[-1]["content"] if prompt else ""
+            raise self._failed(
+                f"gave {value!r:.60} for row {i + 1}, which is no finite number "
+                f"(prompt {asked[-80:]!r})"
+            )
+        return number
+
+    def _loaded(self) -> Callable[..., Any]:
+        name = self._settings.name
+        found = [one for one in entry_points(group=FUNCTIONS) if one.name == name]
+        if not found:
+            known = ", ".join(installed_functions()) or "none"
+            raise RecipeError(
+                "no_function",
+                Fault.CONFIGURATION,
+                f"{self._where}: no reward function {name!r} is installed on this worker "
+                f"(installed: {known})",
+            )
+        if len({one.value for one in found}) > 1:
+            told = ", ".join(sorted(one.value for one in found))
+            told = self._told(f"is declared by several packages ({told})")
+            raise RecipeError("no_function", Fault.CONFIGURATION, told)
+        try:
+            loaded = found[0].load()
+        except Exception as error:
+            raise self._failed(f"does not load: {type(error).__name__}: {error}") from error
+        if not callable(loaded):
+            told = self._told(f"is no function ({found[0].value})")
+            raise RecipeError("no_function", Fault.CONFIGURATION, told)
+        call: Callable[..., Any] = loaded
+        return call
+
+    def _failed(self, what: str) -> RecipeError:
+        return RecipeError("reward_failed", Fault.BUG, self._told(what))
+
+    def _told(self, what: str) -> str:
+        return f"{self._where}: the reward function {self._settings.name!r} {what}"

@@ -1,0 +1,385 @@
+"""Verifiable rewards: responses checked against what is known to be right.
+
+The right answer belongs to the prompt: the field `answer` of its row in the snapshot of prompts. A
+source is asked with prompts and responses alone, so it carries the answers, by prompt.
+"""
+
+import json
+import os
+import selectors
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fractions import Fraction
+from importlib.util import find_spec
+from itertools import combinations, pairwise
+from pathlib import Path
+from typing import Any
+
+import regex
+
+from workers.config.rewards import BLOCK, PENALISE, VerifierSettings
+from workers.contract.events import Fault, RecipeError
+from workers.data.snapshot import Messages, Prompt, prompt_key
+from workers.rewards.rules import (
+    Expression,
+    boxed,
+    json_in,
+    numbers,
+    phrase_pattern,
+    plain,
+    same_text,
+)
+from workers.rewards.source import Scores
+
+# What an answer is worth: share of right, 0–1; None where the response holds no answer.
+Verdict = float | None
+
+
+class Verifier:
+    """`parts`: the score, and `correct`, 1 for a right answer, 0 for any other."""
+
+    def __init__(
+        self, settings: VerifierSettings, prompts: Iterable[Prompt] = (), *, where: str = "reward"
+    ) -> None:
+        """Raises `RecipeError` (no_answer, bad_answer) if the prompts do not tell what is right."""
+        self._settings = settings
+        self._found = Expression(settings.pattern, where=f"{where}.pattern")
+        self._checks: dict[str, Callable[[str], Verdict]] = {}
+        self._process: MathsProcess | None = None
+        if settings.needs_answers:
+            self._checks = self._prepared(list(prompts), where)
+
+    def score(self, prompts: Sequence[Messages], responses: Sequence[str]) -> Scores:
+        verdicts = [
+            self._verdict(prompt, text) for prompt, text in zip(prompts, responses, strict=True)
+        ]
+        values = [self._value(verdict) for verdict in verdicts]
+        correct = [float(isinstance(verdict, float) and verdict == 1) for verdict in verdicts]
+        parts = {"verifier": values, "correct": correct}
+        if self._settings.on_wrong == PENALISE:
+            return Scores(values, parts)
+        told = zip(verdicts, correct, strict=True)
+        wrong = [verdict is not _UNKNOWN and not right for verdict, right in told]
+        reviews = [f"the answer is not {self._right}" if bad else None for bad in wrong]
+        hard = self._settings.on_wrong == BLOCK
+        return Scores(values, parts, reviews=reviews, blocked=wrong if hard else None)
+
+    @property
+    def _right(self) -> str:
+        return "of the shape asked for" if self._settings.check_ == "shape" else "the right one"
+
+    def _verdict(self, prompt: Messages, response: str) -> "Verdict | object":
+        known = self._settings.needs_answers
+        check = self._checks.get(prompt_key(prompt)) if known else self._shaped
+        if check is None:
+            return self._without(prompt)
+        taken = self._taken(response)
+        return None if taken is None else check(taken)
+
+    def _without(self, prompt: Messages) -> object:
+        if self._settings.without_answer == "zero":
+            return _UNKNOWN
+        raise RecipeError(
+            "no_answer",
+            Fault.DATA,
+            f"the verifier knows no answer to the prompt {prompt[-1]['content'][-80:]!r}",
+        )
+
+    def _value(self, verdict: "Verdict | object") -> float:
+        told = self._settings
+        if verdict is _UNKNOWN:
+            return 0.0
+        if verdict is None:
+            return told.wrong if told.missing is None else told.missing
+        return told.wrong + float(verdict) * (told.score - told.wrong)  # type: ignore[arg-type] # a bool is a number here
+
+    def _taken(self, response: str) -> str | None:
+        """The part of the response that is its answer; None if there is none."""
+        how = self._settings.take
+        if how == "boxed":
+            return next(iter(boxed(response)[-1:]), None)
+        if how == "last_line":
+            return next((s for line in response.splitlines()[::-1] if (s := line.strip())), None)
+        if how == "after":
+            _, marker, rest = response.rpartition(self._settings.marker)
+            line = rest.strip().splitlines()[:1] if marker else []
+            return line[0].strip() if line else None
+        if how == "match":
+            found = self._found.last(response)
+            return None if found is None else (found[1] if found.re.groups else found[0])
+        return response if response.strip() else None
+
+    def _shaped(self, taken: str) -> Verdict:
+        is_json, value = json_in(taken)
+        return float(misfit(value, self._settings.shape) is None) if is_json else None
+
+    # --- the right answers, understood before anything is asked ---
+
+    def _prepared(
+        self, prompts: Sequence[Prompt], where: str
+    ) -> dict[str, Callable[[str], Verdict]]:
+        known = [prompt for prompt in prompts if prompt.answer]
+        if not known or (len(known) < len(prompts) and self._settings.without_answer == "refuse"):
+            raise RecipeError(
+                "no_answer",
+                Fault.DATA,
+                f"{where}: {len(prompts) - len(known):,} of {len(prompts):,} prompts have no field "
+                "'answer' to verify against (without_answer: zero lets some go without)",
+            )
+        make = getattr(self, f"_{self._settings.check_}")
+        checks = {}
+        for prompt in known:
+            try:
+                checks[prompt_key(prompt.messages)] = make(prompt.answer)
+            except ValueError as error:
+                raise RecipeError(
+                    "bad_answer", Fault.DATA, f"{where}: the answer {prompt.answer!r:.80} {error}"
+                ) from error
+        return checks
+
+    def _exact(self, answer: str) -> Callable[[str], Verdict]:
+        return lambda taken: float(same_text(taken, answer))
+
+    def _number(self, answer: str) -> Callable[[str], Verdict]:
+        """The last number of what was taken, which is where answers stand."""
+        right = numbers(answer)
+        if len(right) != 1:
+            raise ValueError("is not one number")
+        room = max(
+            Fraction(self._settings.tolerance),
+            Fraction(self._settings.relative_tolerance) * abs(right[0]),
+        )
+
+        def check(taken: str) -> Verdict:
+            given = numbers(taken)
+            return float(abs(given[-1] - right[0]) <= room) if given else None
+
+        return check
+
+    def _maths(self, answer: str) -> Callable[[str], Verdict]:
+        """What cannot be read as mathematics, or takes too long, is no answer."""
+        maths = self._process = self._process or MathsProcess()
+        try:
+            if maths.same(answer, answer) is None:
+                raise ValueError("cannot be read as mathematics")
+        except TooSlow as error:
+            raise ValueError("takes too long to be read as mathematics") from error
+
+        def check(taken: str) -> Verdict:
+            if same_text(taken, answer, fold=False):
+                return 1.0
+            try:
+                told = maths.same(taken, answer)
+            except TooSlow:
+                return None
+            return None if told is None else float(told)
+
+        return check
+
+    def _pattern(self, answer: str) -> Callable[[str], Verdict]:
+        try:
+            expression = Expression(answer, where="answer")
+        except regex.error as error:
+            raise ValueError(f"is no regular expression ({error})") from error
+        return lambda taken: float(expression.fullmatch(taken.strip()) is not None)
+
+    def _order(self, answer: str) -> Callable[[str], Verdict]:
+        items = _items(answer)
+        if len(items) < 2 or len({plain(item).casefold() for item in items}) < len(items):
+            raise ValueError("is no list of two or more different items")
+        patterns = [phrase_pattern(item) for item in items]
+
+        def check(taken: str) -> Verdict:
+            found = [pattern.search(plain(taken)) for pattern in patterns]
+            places = [match.start() if match else None for match in found]
+            if not any(found):
+                return None
+            if self._settings.partial:
+                pairs = list(combinations(places, 2))
+                return sum(_before(a, b) for a, b in pairs) / len(pairs)
+            return float(all(_before(a, b) for a, b in pairwise(places)))
+
+        return check
+
+
+_UNKNOWN = object()  # the verdict on a prompt without an answer
+
+
+def _before(a: int | None, b: int | None) -> bool:
+    return a is not None and b is not None and a < b
+
+
+def _items(answer: str) -> list[str]:
+    """A JSON list, or one item a line, or items between > or commas."""
+    is_json, value = json_in(answer)
+    if is_json and isinstance(value, list):
+        return [str(item) for item in value]
+    mark = next((mark for mark in ("\n", ">", ",") if mark in answer), ",")
+    return [item for part in answer.split(mark) if (item := part.strip())]
+
+
+# Whether a JSON value has a shape: the part of JSON Schema that settings.reward_rules allows.
+
+
+def misfit(value: Any, shape: Mapping[str, Any], where: str = "the answer") -> str | None:
+    """The first thing that does not fit, in words; None if all does."""
+    kind = shape.get("type")
+    if kind is not None and not _is(value, kind):
+        return f"{where} is no {kind}"
+    if "const" in shape and not _equal(value, shape["const"]):
+        return f"{where} is not the constant"
+    if "enum" in shape and not any(_equal(value, one) for one in shape["enum"]):
+        return f"{where} is none of the allowed values"
+    if isinstance(value, dict):
+        return _object(value, shape, where)
+    if isinstance(value, list):
+        size = _outside(len(value), shape, "minItems", "maxItems")
+        inner = shape.get("items") or {}
+        each = (misfit(one, inner, f"{where}[{i}]") for i, one in enumerate(value))
+        return f"{where} has {size} items" if size else next(filter(None, each), None)
+    if isinstance(value, str):
+        if size := _outside(len(value), shape, "minLength", "maxLength"):
+            return f"{where} has {size} characters"
+        pattern = shape.get("pattern")
+        if pattern and not Expression(pattern, where="shape.pattern").search(value):
+            return f"{where} does not match its pattern"
+    if _is(value, "number") and (size := _outside(value, shape, "minimum", "maximum")):
+        return f"{where} is {size}"
+    return None
+
+
+def _object(value: dict[str, Any], shape: Mapping[str, Any], where: str) -> str | None:
+    known = shape.get("properties") or {}
+    for name in shape.get("required") or ():
+        if name not in value:
+            return f"{where} lacks {name}"
+    if shape.get("additionalProperties") is False:
+        for name in value:
+            if name not in known:
+                return f"{where} has {name}, which is not asked for"
+    each = (misfit(value[n], inner, f"{where}.{n}") for n, inner in known.items() if n in value)
+    return next(filter(None, each), None)
+
+
+def _is(value: Any, kind: str) -> bool:
+    if kind == "boolean" or isinstance(value, bool):
+        return kind == "boolean" and isinstance(value, bool)
+    if kind == "integer":
+        return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    types: dict[str, Any] = {
+        "object": dict,
+        "array": list,
+        "string": str,
+        "number": (int, float),
+        "null": type(None),
+    }
+    return isinstance(value, types[kind])
+
+
+def _equal(a: Any, b: Any) -> bool:
+    """Python takes True for 1, and JSON does not."""
+    return a == b and isinstance(a, bool) is isinstance(b, bool)
+
+
+def _outside(size: float, shape: Mapping[str, Any], least: str, most: str) -> str | None:
+    if least in shape and size < shape[least]:
+        return f"{size:g}, under {shape[least]:g},"
+    if most in shape and size > shape[most]:
+        return f"{size:g}, over {shape[most]:g},"
+    return None
+
+
+# Mathematics compared in a child process, within limits of time and memory. The child is `maths.py`
+# run as a file: it gets two texts a line and nothing else of this process, no variable but those
+# that Python needs to start. It ends when this process does.
+
+MATHS_SECONDS = 3.0  # for one comparison
+START_SECONDS = 120.0  # for the import of sympy on a busy machine
+_KEPT = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "LANG", "SYSTEMROOT")
+
+
+class TooSlow(Exception):
+    """The child did not answer in time, or ended, and was replaced."""
+
+
+class MathsProcess:
+    """One child, started at the first question and again after one that it did not survive."""
+
+    def __init__(self, *, seconds: float = MATHS_SECONDS) -> None:
+        """Raises `RecipeError` (missing_package) where sympy is not installed."""
+        if find_spec("sympy") is None:
+            raise RecipeError(
+                "missing_package",
+                Fault.MACHINE,
+                "check: maths needs the package sympy on this worker: "
+                "pip install 'concord-server[verify]'",
+            )
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def same(self, given: str, right: str) -> bool | None:
+        """Whether both are the same; None where one cannot be read. Raises `TooSlow`."""
+        with self._lock:
+            told = self._ask(json.dumps([given, right]))
+        return bool(told["same"]) if "same" in told else None
+
+    def _ask(self, line: str) -> dict[str, Any]:
+        child = self._child or self._start()
+        try:
+            child.stdin.write(line.encode() + b"\n")  # type: ignore[union-attr] # a pipe
+            told: dict[str, Any] = json.loads(_line(child, self._seconds))
+        except (OSError, ValueError, TooSlow) as error:
+            self._end()
+            raise TooSlow(f"no answer within {self._seconds:g} s") from error
+        return told
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        child = subprocess.Popen(
+            [sys.executable, "-P", str(Path(__file__).with_name("maths.py"))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,
+            env={name: os.environ[name] for name in _KEPT if name in os.environ},
+        )
+        self._child, self._ended = child, weakref.finalize(self, _kill, child)
+        try:
+            _line(child, START_SECONDS)
+        except (OSError, TooSlow) as error:
+            self._end()
+            raise RecipeError(
+                "missing_package",
+                Fault.MACHINE,
+                "the process that compares mathematics did not start",
+            ) from error
+        return child
+
+    def _end(self) -> None:
+        self._ended()
+        self._child = None
+
+
+def _line(child: subprocess.Popen[bytes], seconds: float) -> bytes:
+    found = b""
+    with selectors.DefaultSelector() as waiting:
+        waiting.register(child.stdout, selectors.EVENT_READ)  # type: ignore[arg-type] # a pipe
+        while not found.endswith(b"\n"):
+            if not waiting.select(seconds):
+                raise TooSlow
+            piece = os.read(child.stdout.fileno(), 65_536)  # type: ignore[union-attr] # a pipe
+            if not piece:
+                raise TooSlow
+            found += piece
+    return found
+
+
+def _kill(child: subprocess.Popen[bytes]) -> None:
+    child.kill()
+    child.wait()
+    for pipe in (child.stdin, child.stdout):
+        if pipe is not None:
+            pipe.close()
