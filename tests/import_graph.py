@@ -1,10 +1,11 @@
-"""The project's import graph: cycles between folders, import closures, modules with one reader.
+"""The project's import graph: cycles, import closures, modules with one reader.
 
-`python -m tests.import_graph` prints the figures and exits 1 when folders import each other in a
-cycle or an import closure is larger than `[tool.concord.import-closure]` of pyproject.toml allows.
-The import closure of a file is the number of project files that it imports, directly or through
-others, itself left out: static imports, those inside functions included, imports for type checkers
-left out.
+`python -m tests.import_graph` prints the figures and exits 1 when folders or single modules import
+each other in a cycle, or an import closure is larger than `[tool.concord.import-closure]` of
+pyproject.toml allows. Imports are static ones, those inside functions included. The import closure
+of a file is the number of project files that it imports, directly or through others, itself left
+out. Imports for type checkers count for cycles of modules alone: a type that two modules share
+belongs in the lower one.
 """
 
 import ast
@@ -36,20 +37,20 @@ def _is_for_type_checkers(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
 
 
-def _imports(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
+def _imports(node: ast.AST, *, types: bool) -> Iterator[ast.Import | ast.ImportFrom]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Import | ast.ImportFrom):
             yield child
-        elif not _is_for_type_checkers(child):
-            yield from _imports(child)
+        elif types or not _is_for_type_checkers(child):
+            yield from _imports(child, types=types)
 
 
-def import_graph(files: dict[str, Path]) -> Graph:
-    """Module -> the project's modules that it imports."""
+def import_graph(files: dict[str, Path], *, types: bool = False) -> Graph:
+    """Module -> the project's modules that it imports; with `types`, for type checkers too."""
     graph: Graph = {}
     for name, path in files.items():
         found: set[str] = set()
-        for node in _imports(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in _imports(ast.parse(path.read_text(encoding="utf-8")), types=types):
             if isinstance(node, ast.Import):
                 found.update(alias.name for alias in node.names)
             else:
@@ -100,6 +101,15 @@ def folder_cycles(graph: Graph) -> list[list[str]]:
     return cycles
 
 
+def module_cycle(graph: Graph) -> list[str]:
+    """One cycle of single modules, if there is any."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
 def read_once(graph: Graph) -> list[tuple[str, str]]:
     """(module, its only importer) for modules that one other module of the project imports."""
     readers: dict[str, list[str]] = {}
@@ -115,10 +125,11 @@ def allowed_closures() -> dict[str, int]:
         return dict(tomllib.load(file)["tool"]["concord"]["import-closure"])
 
 
-def problems(graph: Graph) -> Iterator[str]:
+def problems(graph: Graph, with_types: Graph) -> Iterator[str]:
     """One sentence for each cycle and for each closure that grew."""
-    for cycle in folder_cycles(graph):
-        yield "import cycle: " + " -> ".join(cycle)
+    for cycle in (*folder_cycles(graph), module_cycle(with_types)):
+        if cycle:
+            yield "import cycle: " + " -> ".join(cycle)
     for path, most in allowed_closures().items():
         needed = len(import_closure(graph, module_name(ROOT / path)))
         print(f"{needed:5d} of {most:3d}  {path}")
@@ -127,13 +138,14 @@ def problems(graph: Graph) -> Iterator[str]:
 
 
 def main(arguments: Iterable[str]) -> int:
-    graph = import_graph(source_files())
+    files = source_files()
+    graph = import_graph(files)
     if "--read-once" in arguments:
         for module, reader in read_once(graph):
             print(f"{module}  {reader}")
         return 0
-    found = list(problems(graph))
-    print("\n".join(found) or f"{len(graph)} files, no cycle between folders")
+    found = list(problems(graph, import_graph(files, types=True)))
+    print("\n".join(found) or f"{len(graph)} files, no cycle between folders or modules")
     return bool(found)
 
 

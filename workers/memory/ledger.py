@@ -11,11 +11,7 @@ Sublinear Memory Cost" (checkpointing); Dettmers et al. 2022 (8-bit moments).
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from workers.memory.plan import ModelShape
-
+from typing import Any
 
 # What a memory ledger is made of: models held, a plan of what is computed, lines. No torch.
 
@@ -39,15 +35,47 @@ SHARDINGS = ("none", "zero1", "zero2", "zero3", "fsdp")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """Bytes that a forward pass with gradient keeps for its backward pass, without the logits:
+    per_length·T + per_token·B·T + per_pair·B·T² for B rows of T tokens."""
+
+    per_length: float
+    per_token: float
+    per_pair: float
+
+    def bytes(self, rows: int, length: int) -> float:
+        tokens = rows * length
+        return self.per_length * length + self.per_token * tokens + self.per_pair * tokens * length
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelShape:
+    """Counts of one model. `adapters` and `kept` are those of training at `lora_rank` (0: all
+    weights), computed in `dtype`."""
+
+    family: str
+    parameters: int  # without adapters
+    output_parameters: int  # of these, the output layer's, where it is not the input layer's
+    adapters: int
+    layers: int
+    hidden: int
+    vocabulary: int
+    kv_per_token: int  # numbers that a token leaves in the cache of keys and values, all layers
+    lora_rank: int
+    dtype: str
+    kept: Kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
     """A model in memory."""
 
     role: str  # a key of ROLES
-    shape: "ModelShape"
+    shape: ModelShape
     trained: bool = False
     weight_bytes: int = 4  # per parameter
     copies: int = 1  # members of an ensemble
-    adapted: "ModelShape | None" = None  # the shape with the adapters that could be proposed
+    adapted: ModelShape | None = None  # the shape with the adapters that could be proposed
     spare: bool = False  # the starting weights once more: with adapters they are not needed
 
     @property

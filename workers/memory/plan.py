@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PretrainedConfig
 
 from workers.context import RunContext
-from workers.memory.ledger import Held, Plan
+from workers.memory.ledger import Held, Kept, ModelShape, Plan
 from workers.models.forward import LOGITS_CHUNK
 from workers.models.loading import disable_dropout
 from workers.models.lora import attach_policy_lora
@@ -24,45 +24,12 @@ from workers.rewards.layout import is_ensemble, read_layout
 #
 # The model is built on torch's meta device, where tensors have shapes and no data, and one forward
 # pass is run there, so that parameters, adapters and what a backward pass would keep are counted
-# for
-# every architecture `transformers` knows, with nothing written down here about any of them.
+# for every architecture `transformers` knows, with nothing written down here about any of them.
 
 # A pass keeps a·T + b·B·T + c·B·T² bytes for B rows of T tokens: three passes tell a, b and c.
 _T = 32
 BYTES = {"float32": 4, "bfloat16": 2}
 Run = Callable[[int, int], object]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
-    """Bytes that a forward pass with gradient keeps for its backward pass, without the logits:
-    per_length·T + per_token·B·T + per_pair·B·T² for B rows of T tokens."""
-
-    per_length: float
-    per_token: float
-    per_pair: float
-
-    def bytes(self, rows: int, length: int) -> float:
-        tokens = rows * length
-        return self.per_length * length + self.per_token * tokens + self.per_pair * tokens * length
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelShape:
-    """Counts of one model. `adapters` and `kept` are those of training at `lora_rank` (0: all
-    weights), computed in `dtype`."""
-
-    family: str
-    parameters: int  # without adapters
-    output_parameters: int  # of these, the output layer's, where it is not the input layer's
-    adapters: int
-    layers: int
-    hidden: int
-    vocabulary: int
-    kv_per_token: int  # numbers that a token leaves in the cache of keys and values, all layers
-    lora_rank: int
-    dtype: str
-    kept: Kept
 
 
 def shape_of(

@@ -1,32 +1,21 @@
-"""Who waits for whom: the parts of a step by time, and what to do about the longest. No torch."""
+"""What a step of PPO says about itself, and which part of a step the others wait for.
+
+Names, units and estimators: docs/metrics.md.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from workers import ranks
 from workers.behaviour import behaviour_metrics
-from workers.layouts.gathered import size_of
-from workers.models.loading import parameter_count, stop_ids
-from workers.ppo.distributed import by_first
 from workers.ppo.evaluation import Baseline
-from workers.ppo.rollout import Rollout, sequences_of
-from workers.preflight.findings import Parts, Report, critic_parts
+from workers.ppo.rollout import Rollout
 from workers.rewards.source import Scores
 from workers.rl.losses import explained_variance
 from workers.rl.masked import masked_sum, masked_var
-from workers.rollouts.drawing import measure_latency, save_latency
-from workers.rollouts.local import Responses, Sampling, generate
-
-if TYPE_CHECKING:
-    from workers.ppo.trainer import TrainerParts
-
-
-# What a step of PPO says about itself. Names, units and estimators: docs/metrics.md.
 
 MetricValues = dict[str, float | None]
 
@@ -251,105 +240,3 @@ def _parts(step: Mapping[str, float | None]) -> dict[str, float]:
     whole = step.get("time/step_s")
     other = max(0.0, whole - rollout - reward - update) if whole is not None else 0.0
     return {"rollout": rollout, "reward": reward, "update": update, "other": other}
-
-
-# What is looked at around a PPO run: before its first step, at its scores, and at its end.
-
-
-def preflight(loop: "TrainerParts") -> Report:
-    """Data, memory and the reward before the first step; the critic too where a person asked and
-    no pass of one rank waits for the others. The first rank looks for all."""
-    settings, models = loop.settings, loop.models
-    fits = settings.preflight and not models.tied
-    parts = Parts(
-        tokenizer=models.tokenizer,
-        policy=models.actor_critic.policy,
-        prompts=loop.prompts.messages,
-        prompt_ids=loop.prompts.ids,
-        left_out=loop.prompts.left_out,
-        eval_prompts=loop.eval_prompts.messages,
-        reward=loop.reward,
-        critic=critic_parts(models.actor_critic) if fits else None,
-    )
-    with models.whole():
-        return by_first(lambda: loop.context.look_before("ppo", settings, parts))
-
-
-def scored(loop: "TrainerParts", rollout: Rollout, trusted: Tensor) -> MetricValues:
-    """Metrics of the batch's raw scores against their running scale."""
-    moments = loop.state.moments
-    return score_metrics(
-        rollout.scored,
-        trusted,
-        mean=moments.mean,
-        std=moments.std if moments.count > 1 else None,
-        clip=loop.settings.reward_clip,
-    )
-
-
-def watched(loop: "TrainerParts", rollout: Rollout) -> MetricValues:
-    """What the batch's answers say, and what the reward makes of it."""
-    responses = rollout.responses
-    return loop.watch.look(responses.texts, rollout.scored.values, responses.lengths.tolist())
-
-
-def summary(loop: "TrainerParts") -> dict[str, Any]:
-    """The headline metrics of a run that ended."""
-    state = loop.state
-    metrics: dict[str, Any] = {
-        "step": state.step,
-        "parameters": parameter_count(loop.models.actor_critic.policy),
-        "trained_parameters": sum(map(size_of, loop.models.actor_critic.trained_names())),
-        "prompts": len(loop.prompts),
-        "prompts_left_out": loop.prompts.left_out,
-        "reference_sha256": loop.models.reference.sha256,
-        "best_step": state.best_step,
-        "first": loop.first.metrics() if loop.first else {},
-        "last": loop.last.metrics() if loop.last else {},
-    }
-    if loop.stopped_by:
-        metrics["stopped_by"] = loop.stopped_by
-    if state.adjusted:
-        metrics["adjusted"] = dict(state.adjusted)
-    if loop.timed:
-        tokens = [t["throughput/response_tokens_per_s"] * t["time/step_s"] for t in loop.timed]
-        metrics["bottleneck"] = bottleneck(loop.timed, tokens=tokens).to_json()
-    return metrics
-
-
-def latency(loop: "TrainerParts") -> dict[str, Any]:
-    """Answers timed one at a time, with and without the value head, as the artifact latency.json;
-    nothing where none are wanted."""
-    requests = loop.settings.latency_requests
-    if not requests:
-        return {}
-    with loop.models.whole():
-        return _timed(loop, requests) if ranks.is_first() else {}
-
-
-def _timed(loop: "TrainerParts", requests: int) -> dict[str, Any]:
-    models, prompts = loop.models, loop.eval_prompts
-    policy, stop = (
-        models.actor_critic.policy,
-        stop_ids(models.actor_critic.policy, models.tokenizer),
-    )
-
-    def answered(i: int) -> Responses:
-        sampling = Sampling(
-            loop.settings.max_new_tokens, temperature=loop.settings.temperature, seed=i
-        )
-        ids = [prompts.ids[i % len(prompts)]]
-        return generate(policy, models.tokenizer, ids, sampling, stop=stop)
-
-    def without(i: int) -> int:
-        return int(answered(i).lengths[0])
-
-    @torch.no_grad()
-    def with_value(i: int) -> int:
-        given = answered(i)
-        *sequences, _ = sequences_of(given, torch.arange(1))
-        models.actor_critic.values(*sequences)
-        return int(given.lengths[0])
-
-    found = measure_latency(without, with_value, requests=requests)
-    return {"latency": save_latency(loop.context, found)}

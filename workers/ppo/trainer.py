@@ -6,17 +6,19 @@ from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from accelerate import Accelerator
+from torch import Tensor
 
 from workers import ranks
 from workers.behaviour import Histograms, Watch, make_watch
 from workers.config.policy import PPOSettings
 from workers.context import RunContext
-from workers.layouts.gathered import is_split
+from workers.layouts.gathered import is_split, size_of
 from workers.models import invariants
-from workers.models.loading import state_sha256
-from workers.ppo import checkpoint, diagnostics
+from workers.models.loading import parameter_count, state_sha256, stop_ids
+from workers.ppo import checkpoint
 from workers.ppo.checkpoint import TrainingState, restore
-from workers.ppo.distributed import Zero
+from workers.ppo.diagnostics import MetricValues, bottleneck, score_metrics
+from workers.ppo.distributed import Zero, by_first
 from workers.ppo.evaluation import (
     Baseline,
     Evaluation,
@@ -26,6 +28,7 @@ from workers.ppo.evaluation import (
     measure_baseline,
     read_probes,
 )
+from workers.ppo.rollout import Rollout, sequences_of
 from workers.ppo.setup import (
     Models,
     Prompts,
@@ -37,9 +40,12 @@ from workers.ppo.setup import (
     read_evaluation_prompts,
     read_training_prompts,
 )
+from workers.preflight.findings import Parts, Report, critic_parts
 from workers.rewards.build import build_judge, build_reward
 from workers.rewards.source import RankedQueue, RewardSource, ScoreQueue
 from workers.rl.losses import AdaptiveKL, FixedKL
+from workers.rollouts.drawing import measure_latency, save_latency
+from workers.rollouts.local import Responses, Sampling, generate
 from workers.rules.engine import (
     CUT_ANSWERS,
     Engine,
@@ -351,8 +357,103 @@ class TrainerParts:
                     step=self.state.step,
                 )
             self.kept.publish(self.context)
-            return diagnostics.summary(self) | diagnostics.latency(self)
-        return diagnostics.summary(self)
+            return self.summary() | self.latency()
+        return self.summary()
+
+    # --- what is measured of it ---
+
+    def preflight(self) -> Report:
+        """Data, memory and the reward before the first step; the critic too where a person asked
+        and no pass of one rank waits for the others. The first rank looks for all."""
+        settings, models = self.settings, self.models
+        fits = settings.preflight and not models.tied
+        parts = Parts(
+            tokenizer=models.tokenizer,
+            policy=models.actor_critic.policy,
+            prompts=self.prompts.messages,
+            prompt_ids=self.prompts.ids,
+            left_out=self.prompts.left_out,
+            eval_prompts=self.eval_prompts.messages,
+            reward=self.reward,
+            critic=critic_parts(models.actor_critic) if fits else None,
+        )
+        with models.whole():
+            return by_first(lambda: self.context.look_before("ppo", settings, parts))
+
+    def scored(self, rollout: Rollout, trusted: Tensor) -> MetricValues:
+        """Metrics of the batch's raw scores against their running scale."""
+        moments = self.state.moments
+        return score_metrics(
+            rollout.scored,
+            trusted,
+            mean=moments.mean,
+            std=moments.std if moments.count > 1 else None,
+            clip=self.settings.reward_clip,
+        )
+
+    def watched(self, rollout: Rollout) -> MetricValues:
+        """What the batch's answers say, and what the reward makes of it."""
+        responses = rollout.responses
+        return self.watch.look(responses.texts, rollout.scored.values, responses.lengths.tolist())
+
+    def summary(self) -> dict[str, Any]:
+        """The headline metrics of a run that ended."""
+        state = self.state
+        metrics: dict[str, Any] = {
+            "step": state.step,
+            "parameters": parameter_count(self.models.actor_critic.policy),
+            "trained_parameters": sum(map(size_of, self.models.actor_critic.trained_names())),
+            "prompts": len(self.prompts),
+            "prompts_left_out": self.prompts.left_out,
+            "reference_sha256": self.models.reference.sha256,
+            "best_step": state.best_step,
+            "first": self.first.metrics() if self.first else {},
+            "last": self.last.metrics() if self.last else {},
+        }
+        if self.stopped_by:
+            metrics["stopped_by"] = self.stopped_by
+        if state.adjusted:
+            metrics["adjusted"] = dict(state.adjusted)
+        if self.timed:
+            tokens = [t["throughput/response_tokens_per_s"] * t["time/step_s"] for t in self.timed]
+            metrics["bottleneck"] = bottleneck(self.timed, tokens=tokens).to_json()
+        return metrics
+
+    def latency(self) -> dict[str, Any]:
+        """Answers timed one at a time, with and without the value head, as the artifact
+        latency.json; nothing where none are wanted."""
+        requests = self.settings.latency_requests
+        if not requests:
+            return {}
+        with self.models.whole():
+            return self._timed(requests) if ranks.is_first() else {}
+
+    def _timed(self, requests: int) -> dict[str, Any]:
+        models, prompts = self.models, self.eval_prompts
+        policy, stop = (
+            models.actor_critic.policy,
+            stop_ids(models.actor_critic.policy, models.tokenizer),
+        )
+
+        def answered(i: int) -> Responses:
+            sampling = Sampling(
+                self.settings.max_new_tokens, temperature=self.settings.temperature, seed=i
+            )
+            ids = [prompts.ids[i % len(prompts)]]
+            return generate(policy, models.tokenizer, ids, sampling, stop=stop)
+
+        def without(i: int) -> int:
+            return int(answered(i).lengths[0])
+
+        @torch.no_grad()
+        def with_value(i: int) -> int:
+            given = answered(i)
+            *sequences, _ = sequences_of(given, torch.arange(1))
+            models.actor_critic.values(*sequences)
+            return int(given.lengths[0])
+
+        found = measure_latency(without, with_value, requests=requests)
+        return {"latency": save_latency(self.context, found)}
 
 
 def _actors(

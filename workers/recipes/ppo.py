@@ -28,8 +28,13 @@ from workers.context import RunContext
 from workers.data.snapshot import Messages
 from workers.models import invariants
 from workers.models.loading import stop_ids
-from workers.ppo import diagnostics
-from workers.ppo.diagnostics import StepTimes, baseline_metrics, rollout_metrics, sequence_kl
+from workers.ppo.diagnostics import (
+    MetricValues,
+    StepTimes,
+    baseline_metrics,
+    rollout_metrics,
+    sequence_kl,
+)
 from workers.ppo.evaluation import ask_people, sample
 from workers.ppo.model import NonFinite
 from workers.ppo.rollout import Rollout, collect
@@ -55,7 +60,7 @@ def run(context: RunContext) -> dict[str, Any]:
     set_seed(context.spec.seed)
     loop = PPOTrainer.build(context, settings)
     try:
-        found = diagnostics.preflight(loop) if loop.is_fresh else None
+        found = loop.preflight() if loop.is_fresh else None
         if settings.preflight:
             return {"step": 0, "preflight": found.summary() if found else None}
         loop.train()
@@ -93,7 +98,7 @@ class PPOTrainer(TrainerParts):
             with self.models.whole():
                 rollout = self.roll_out(step, times)
         except NonFinite as error:  # the policy itself holds numbers that are none
-            metrics: diagnostics.MetricValues = {"numerics/non_finite": 1.0}
+            metrics: MetricValues = {"numerics/non_finite": 1.0}
             self.context.metrics(step, metrics)
             self.pass_over(step)
             skipped = self.rules.finite.skip_or_stop(step, str(error))
@@ -126,9 +131,9 @@ class PPOTrainer(TrainerParts):
         self.state.policy_version += stats.steps if stats else 0
         metrics = (
             rollout_metrics(rollout, normalised, rewards, returns)
-            | diagnostics.scored(self, rollout, trusted)
+            | self.scored(rollout, trusted)
             | baseline_metrics(rollout, self.baseline)
-            | diagnostics.watched(self, rollout)
+            | self.watched(rollout)
             | (stats.metrics if stats else {})
             | {"rollout/lag": float(rollout.policy_version != learner)}
             | (self.actors.metrics(rollout, learner) if self.actors else {})
