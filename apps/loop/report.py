@@ -343,14 +343,14 @@ def _training(report: Report) -> list[tuple[str, str]]:
 
 
 def _lines(assessment: Report) -> str:
-    """How many lines are green, red and not measured, and which are red."""
+    """How many lines are ok, bad and unknown, and which are bad."""
     if "green" not in assessment:
         return "—"
     red = [name for name, verdict in assessment.get("lines", {}).items() if verdict == "red"]
     return (
-        f"{assessment['green']} green, {assessment['red']} red, "
-        f"{assessment['unmeasured']} not measured by the run"
-        + (f"; red: {', '.join(red)}" if red else "")
+        f"{assessment['green']} ok, {assessment['red']} bad, "
+        f"{assessment['unmeasured']} unknown to the run"
+        + (f"; bad: {', '.join(red)}" if red else "")
     )
 
 

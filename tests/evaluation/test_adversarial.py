@@ -461,7 +461,7 @@ def test_a_program_sends_asks_and_freezes_as_the_pages_do(
     assert (first.status_code, again.status_code) == (201, 200)
     assert first.json()["id"] == again.json()["id"]
     assert (first.json()["n_outputs"], first.json()["overlap"]) == (35, 2)
-    assert first.json()["finding"]["verdict"] == "unmeasured"
+    assert first.json()["finding"]["level"] == "unknown"
     assert browser.get(f"{url}/rankings").json()[0]["n_grades"] == 0
 
     opened = post("/adversarial-rounds", source=assessment.pk, n_pairs=4)

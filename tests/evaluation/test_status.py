@@ -413,11 +413,20 @@ def test_the_list_and_one_model_say_the_same_as_the_page(client, scored):
     one = client.get(f"{ROOT}/{scored.pk}").json()
     assert listed["count"] == 1
     assert {n: one[n] for n in listed["items"][0]} == listed["items"][0]
-    assert (one["red"], one["green"] + one["red"] + one["unmeasured"]) == (3, len(LINES))
+    assert (one["bad"], one["ok"] + one["bad"] + one["unknown"]) == (3, len(LINES))
     assert one["accuracy"]["value"] == 0.731
     assert [row["line"] for row in one["findings"]] == list(LINES)
     missing = next(row for row in one["findings"] if row["line"] == "disagreement")
-    assert missing["verdict"] == "unmeasured"
+    assert missing["level"] == "unknown"
+
+
+def test_levels_answer_under_their_former_names_too(client, scored):
+    one = client.get(f"{ROOT}/{scored.pk}").json()
+    (listed,) = client.get(ROOT).json()["items"]
+    former = {"ok": "green", "bad": "red", "unknown": "unmeasured"}
+    for level, name in former.items():
+        assert one[level] == listed[level] == one[name] == listed[name]
+    assert {(row["level"], row["verdict"]) for row in one["findings"]} == set(former.items())
 
 
 def test_a_decision_needs_what_was_seen_and_leaves_a_review(client, scored):

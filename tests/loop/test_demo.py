@@ -133,7 +133,7 @@ def _the_report_says_what_the_runs_said(workspace: demo.Workspace) -> None:
     text = "\n".join(table_lines(made))
     assert "62.5 % (50 to 75)" in text
     assert "PPO held-out" in text
-    assert "1 green, 1 red, 0" in text
+    assert "1 ok, 1 bad, 0" in text
 
 
 @pytest.mark.usefixtures("_slice")

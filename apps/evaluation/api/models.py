@@ -9,6 +9,7 @@ from ninja import Field, Query, Router, Schema, Status
 
 from apps.accounts.api_auth import needs
 from apps.accounts.permissions import STAFF, project_for
+from apps.common.report.levels import Level, level_of
 from apps.evaluation.lines import LINES
 from apps.evaluation.models import ModelReview
 from apps.evaluation.screens.page import verdict_sentence
@@ -23,12 +24,18 @@ from apps.evaluation.services.reviewing import assessment_start, model_review
 from apps.training.api.runs import RunOut
 from apps.training.models import Checkpoint
 from apps.training.selectors.pages import input_resolve
-from measures.trust.findings import finding_to_json
+from measures.trust.findings import Finding, finding_to_json
 from workers.contract.reasons import in_words
 
 router = Router(tags=["reward models"])
 BASE = "/projects/{slug}/reward-models"
 ONE = BASE + "/{checkpoint_id}"
+_FORMER: dict[str, Any] = {"deprecated": True}
+
+
+def finding_json(finding: Finding) -> dict[str, Any]:
+    """A line's finding with its `level`, and `verdict`, as it was called before 1.0."""
+    return in_words(finding_to_json(finding)) | {"level": str(level_of(finding.verdict))}
 
 
 class ModelOut(Schema):
@@ -39,9 +46,18 @@ class ModelOut(Schema):
     tags: list[str]
     status: str = Field(description="candidate, approved, rejected, retired")
     assessment: str | None = Field(description="the run whose findings count")
-    red: int = Field(description="lines that are red")
-    unmeasured: int = Field(description="lines that nobody measured; never a yes")
-    green: int
+    bad: int = Field(description="lines at the level bad")
+    unknown: int = Field(description="lines that nobody measured; never a yes")
+    ok: int
+    red: int = Field(
+        description="the former name of `bad`; gone with 1.0", json_schema_extra=_FORMER
+    )
+    unmeasured: int = Field(
+        description="the former name of `unknown`; gone with 1.0", json_schema_extra=_FORMER
+    )
+    green: int = Field(
+        description="the former name of `ok`; gone with 1.0", json_schema_extra=_FORMER
+    )
     accuracy: dict[str, Any] | None = Field(description="on unseen pairs: value, low, high, n")
     created_at: datetime
 
@@ -56,6 +72,9 @@ class ModelOut(Schema):
             "tags": model.tags,
             "status": model.status,
             "assessment": judgement.assessment.run.pk if judgement.assessment else None,
+            "bad": len(judgement.red),
+            "unknown": len(judgement.unmeasured),
+            "ok": len(judgement.green),
             "red": len(judgement.red),
             "unmeasured": len(judgement.unmeasured),
             "green": len(judgement.green),
@@ -73,8 +92,12 @@ class TrustLineOut(Schema):
     line: str
     title: str
     group: str
-    rule: str = Field(description="what must hold for green")
-    verdict: str = Field(description="green, red or unmeasured")
+    rule: str = Field(description="what must hold for ok")
+    level: Level = Field(description="ok, bad or unknown")
+    verdict: str = Field(
+        description="the former name of `level`, as green, red or unmeasured; gone with 1.0",
+        json_schema_extra=_FORMER,
+    )
     says: str
     unit: str = Field(description="of the figure: share or number")
     figure: dict[str, Any] | None
@@ -122,7 +145,7 @@ class ModelDetailOut(ModelOut):
                     title=LINES[one.line].title,
                     group=LINES[one.line].group,
                     rule=LINES[one.line].rule,
-                    **in_words(finding_to_json(one)),
+                    **finding_json(one),
                 )
                 for one in judgement.findings
             ],
@@ -175,7 +198,7 @@ def model_list(
 
 @router.get(ONE, auth=needs("read"), response=ModelDetailOut, summary="Every line of one model")
 def model_get(request: HttpRequest, slug: str, checkpoint_id: str) -> ModelDetailOut:
-    """A line that nobody measured is there too, as `unmeasured`."""
+    """A line that nobody measured is there too, as `unknown`."""
     return ModelDetailOut.of(_model(request, slug, checkpoint_id))
 
 

@@ -8,6 +8,7 @@ from ninja import Field, Query, Router, Schema, Status
 
 from apps.accounts.api_auth import needs
 from apps.accounts.permissions import STAFF, project_for
+from apps.evaluation.api.models import finding_json
 from apps.evaluation.models import AdversarialRound, OutputRanking
 from apps.evaluation.selectors import adversarial, ranking
 from apps.evaluation.selectors.models import reward_model_get
@@ -20,7 +21,6 @@ from apps.evaluation.services.ranking import (
 )
 from apps.training.models import Checkpoint
 from apps.training.selectors import run_get
-from measures.trust.findings import finding_to_json
 from workers.contract.reasons import in_words
 
 router = Router(tags=["reward models"])
@@ -57,7 +57,7 @@ class RankingOut(Schema):
             n_done=progress.done,
             n_out=progress.out,
             n_grades=progress.grades,
-            finding=in_words(finding_to_json(ranking.finding_of(row, outputs))),
+            finding=finding_json(ranking.finding_of(row, outputs)),
         )
 
 
