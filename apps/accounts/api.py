@@ -26,6 +26,11 @@ class ProjectIn(Schema):
 
 class NewProjectIn(ProjectIn):
     copy_of: str = Field("", description="a project of yours whose settings the new one gets")
+    answers: dict[str, str] = Field(
+        {},
+        description="to what a new project is asked, instead of the usual or the copied: "
+        "task_kind (pair, rank, grade)",
+    )
 
 
 class ProjectChangeIn(Schema):

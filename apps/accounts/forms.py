@@ -132,6 +132,16 @@ class ProjectForm(forms.ModelForm):
         widgets = {"description": forms.Textarea({"rows": 2})}
 
 
+def _answers_of(source: Project | None) -> str:
+    """What a new project with the settings of `source` is for, where nothing else is chosen."""
+    said = []
+    for question in registry.project_questions():
+        words = question.choices()
+        kept = question.answer(source) if source else next(iter(words))
+        said.append(words.get(kept, kept))
+    return ", ".join(said)
+
+
 class NewProjectForm(ProjectForm):
     copy_of = forms.ChoiceField(
         label="Settings",
@@ -141,10 +151,16 @@ class NewProjectForm(ProjectForm):
 
     def __init__(self, *args: Any, projects: list[Project], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        choices = [("", "Usual settings"), *((one.slug, f"As in {one.name}") for one in projects)]
-        self.fields["copy_of"].choices = choices
+        choices: list[tuple[str, str, Project | None]] = [("", "Usual settings", None)]
+        choices += [(one.slug, f"As in {one.name}", one) for one in projects]
+        self.fields["copy_of"].choices = [
+            (slug, f"{words} ({said})" if (said := _answers_of(source)) else words)
+            for slug, words, source in choices
+        ]
         for question in registry.project_questions():
             asked = list(question.choices().items())
+            if projects:
+                asked.insert(0, ("", "As the settings above"))
             self.fields[question.name] = forms.ChoiceField(
                 label=question.label,
                 choices=asked,

@@ -126,12 +126,13 @@ class SetupStep:
 @dataclass(frozen=True, slots=True)
 class ProjectQuestion:
     """Something that is asked where a project is made: one of `choices`, value to words, the first
-    unless another is chosen; `save` gets the project and the answer."""
+    unless another is chosen; `save` gets the project and the answer, `answer` reads it back."""
 
     name: str
     label: str | Promise
     choices: Callable[[], Mapping[str, str]]
     save: Callable[[Any, str], None]
+    answer: Callable[[Any], str]
 
 
 _nav: list[NavItem] = []

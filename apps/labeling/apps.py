@@ -42,7 +42,11 @@ class LabelingConfig(AppConfig):
             project_facts,
         )
         from apps.labeling.selectors.ratings import has_rating_tasks
-        from apps.labeling.services.projects import labeling_settings_copy, task_kind_set
+        from apps.labeling.services.projects import (
+            labeling_settings_copy,
+            task_kind_of,
+            task_kind_set,
+        )
 
         for signal in (post_save, post_delete):
             signal.connect(
@@ -59,7 +63,7 @@ class LabelingConfig(AppConfig):
         last_export("votes", "Votes", _votes)
         project_copy_add(labeling_settings_copy)
         project_question_add(
-            ProjectQuestion("task_kind", "What people do", _task_kinds, task_kind_set)
+            ProjectQuestion("task_kind", "What people do", _task_kinds, task_kind_set, task_kind_of)
         )
         for step in (
             SetupStep(10, _("File"), "labeling:imports", has_tasks, ("labeling:import",)),

@@ -175,3 +175,44 @@ def test_a_new_project_is_asked_what_people_do(ada: User, signed_in: SignedIn) -
     assert browser.post("/projects/new/", sent | {"name": "Pairs", "task_kind": "pair"})
     assert not LabelingSettings.objects.filter(project__name="Pairs").exists()
     assert browser.post("/projects/new/", sent | {"task_kind": "essay"}).status_code == 422
+
+
+def kind_of(name: str) -> str:
+    return LabelingSettings.objects.get(project__name=name).task_kind
+
+
+def test_a_copied_project_keeps_its_kind_of_task_which_the_form_shows_and_can_change(
+    project: Project, ada: User, signed_in: SignedIn
+) -> None:
+    services.labeling_settings_update(project=project, by=ada, task_kind="rank")
+    browser = signed_in(ada)
+    fields = browser.get("/projects/new/").context["form"].fields
+    kinds = fields["task_kind"].choices
+    words = dict(kinds)
+    assert kinds[0][0] == fields["task_kind"].initial == ""
+    shown = dict(fields["copy_of"].choices)
+    assert words["rank"] in shown[project.slug]
+    assert words["pair"] in shown[""]
+    sent = {"description": "", "copy_of": project.slug}
+    for name, kind in (("Same", ""), ("Pairs", "pair"), ("Grades", "grade")):
+        assert browser.post("/projects/new/", sent | {"name": name, "task_kind": kind})
+    assert [kind_of(name) for name in ("Same", "Pairs", "Grades")] == ["rank", "pair", "grade"]
+
+
+def test_the_api_copies_the_kind_of_task_too_and_takes_another(
+    project: Project, ada: User, signed_in: SignedIn
+) -> None:
+    services.labeling_settings_update(project=project, by=ada, task_kind="grade")
+    browser = signed_in(ada)
+
+    def create(name: str, **answers: str) -> Any:
+        body = {"name": name, "copy_of": project.slug, "answers": answers}
+        return browser.post("/api/v1/projects", body, content_type="application/json")
+
+    assert create("Same").status_code == create("Ranks", task_kind="rank").status_code == 201
+    assert (kind_of("Same"), kind_of("Ranks")) == ("grade", "rank")
+    for name, bad in (("task_kind", "essay"), ("colour", "pair")):
+        refused = create("Odd", **{name: bad})
+        assert refused.status_code in (400, 422)
+        assert name in refused.content.decode()
+    assert not Project.objects.filter(name="Odd").exists()

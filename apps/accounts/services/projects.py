@@ -52,9 +52,14 @@ def project_create(
     Membership.objects.create(project=project, user=by, role=Role.ADMIN)
     if copy_of is not None:
         registry.project_settings_copy(copy_of, project)
-    for question in registry.project_questions():
-        if answers and question.name in answers:
-            question.save(project, answers[question.name])
+    questions = {question.name: question for question in registry.project_questions()}
+    for asked, answer in (answers or {}).items():
+        if asked not in questions:
+            raise DomainError(f"A new project is not asked {asked!r}.", field=asked)
+        if answer not in questions[asked].choices():
+            expected = ", ".join(questions[asked].choices())
+            raise DomainError(f"One of {expected} is expected.", field=asked)
+        questions[asked].save(project, answer)
     audit_record(
         action="project.created",
         actor=by,

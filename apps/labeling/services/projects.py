@@ -286,10 +286,16 @@ def labeling_set_up(
     return settings
 
 
+def task_kind_of(project: Project) -> str:
+    """What a project asks; pairs where nothing else was chosen."""
+    kinds = LabelingSettings.objects.filter(project=project).values_list("task_kind", flat=True)
+    return str(kinds.first() or Task.Kind.PAIR)
+
+
 def task_kind_set(project: Project, kind: str) -> None:
-    """What a new project asks; pairs where nothing else was chosen."""
-    if kind != Task.Kind.PAIR:
-        kind = setting_checked("task_kind", kind)
+    """What a new project asks, whatever it has from a project whose settings it copied."""
+    kind = setting_checked("task_kind", kind)
+    if kind != task_kind_of(project):
         LabelingSettings.objects.update_or_create(project=project, defaults={"task_kind": kind})
 
 
