@@ -8,8 +8,13 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from apps.accounts.models import Project
-from apps.labeling.models import Comparison
+from apps.accounts.models import Project, User
+from apps.labeling import services
+from apps.labeling.api.imports import ImportSettingsIn
+from apps.labeling.formats import Options
+from apps.labeling.forms.imports import ImportSettingsForm
+from apps.labeling.management.commands.import_comparisons import Command
+from apps.labeling.models import Comparison, Task
 
 GOOD = {"ask": "Why?", "one": "So.", "two": "Because."}
 pytestmark = pytest.mark.usefixtures("inline_parsing")
@@ -106,3 +111,57 @@ def test_past_votes_of_an_export_come_with_it(project: Project, tmp_path: Path) 
     assert "created 7" in out
     assert "at most 7 on one" in out
     assert Comparison.objects.get().n_votes == 7
+
+
+@pytest.fixture
+def answers(tmp_path: Path) -> Path:
+    """One prompt with three answers."""
+    path = tmp_path / "answers.jsonl"
+    completions = [{"response": text} for text in ("So.", "Because.", "Nobody knows.")]
+    path.write_text(json.dumps({"prompt": "Why?", "completions": completions}) + "\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("words", "task"),
+    [
+        ((), ("grade", 1, 10, "")),
+        (("--grade-low", "0", "--grade-low-label", "useless"), ("grade", 0, 10, "useless")),
+    ],
+)
+def test_answers_are_graded_on_the_scale_of_the_project_or_of_the_command(
+    project: Project, ada: User, answers: Path, words: tuple[str, ...], task: tuple[Any, ...]
+) -> None:
+    services.labeling_settings_update(project=project, by=ada, task_kind="grade", grade_high=10)
+    out, err, code = run(answers, *words)
+    assert (code, "1 tasks are new" in out) == (0, True), err
+    assert list(Task.objects.values_list("kind", "low", "high", "low_label")) == [task]
+    assert not Comparison.objects.exists()
+
+
+def test_the_command_may_say_what_answers_become(
+    project: Project, ada: User, answers: Path
+) -> None:
+    services.labeling_settings_update(project=project, by=ada, task_kind="grade")
+    _, err, code = run(answers, "--pairing", "all")
+    assert (code, Comparison.objects.count()) == (0, 3), err
+    assert not Task.objects.exclude(kind="pair").exists()
+
+
+def test_a_scale_that_is_none_is_refused_at_its_option(project: Project, answers: Path) -> None:
+    chosen = ("--pairing", "grade", "--grade-low", "5", "--grade-high", "5")
+    _, err, code = run(answers, *chosen)
+    assert code == 2
+    assert "grade_high" in err
+    assert not Task.objects.exclude(kind="pair").exists()
+
+
+def test_page_api_and_command_ask_the_same_of_several_answers() -> None:
+    asked = {
+        name for name in Options.__dataclass_fields__ if name.startswith(("grade_", "pairing"))
+    }
+    command = vars(Command().create_parser("manage.py", "x").parse_args(["f", "--project", "p"]))
+    assert len(asked) == 5
+    assert asked <= set(ImportSettingsIn.model_fields)
+    assert asked <= set(command)
+    assert asked <= set(ImportSettingsForm.base_fields)

@@ -17,6 +17,7 @@ from apps.accounts.models import Project
 from apps.common.errors import DomainError
 from apps.labeling import selectors, services
 from apps.labeling.formats import CONTAINERS, LAYOUTS, PAIRINGS
+from apps.labeling.models import Task
 from apps.labeling.services.importing import (
     FileRows,
     file_import,
@@ -24,11 +25,12 @@ from apps.labeling.services.importing import (
     report_of,
     votes_result,
 )
-from apps.labeling.services.imports import file_parsed
+from apps.labeling.services.imports import answers_become, file_parsed
 from apps.labeling.services.results import ImportReport, RowProblem
 
 LISTED = 50
 _TELL_SECONDS = 0.5
+_ANSWERS = ("pairing", "grade_low", "grade_high", "grade_low_label", "grade_high_label")
 
 
 class Command(BaseCommand):
@@ -60,7 +62,14 @@ class Command(BaseCommand):
             dest="constants",
             help="one value for every row: prompt, topic, language, source, licence",
         )
-        parser.add_argument("--pairing", default="all", choices=list(PAIRINGS))
+        parser.add_argument(
+            "--pairing", choices=list(PAIRINGS), help="of N answers (what the project is for)"
+        )
+        scale = "of gradings (the project's)"
+        parser.add_argument("--grade-low", type=int, help=f"lowest grade {scale}")
+        parser.add_argument("--grade-high", type=int, help=f"highest grade {scale}")
+        parser.add_argument("--grade-low-label", help=f"what the lowest grade means {scale}")
+        parser.add_argument("--grade-high-label", help=f"what the highest grade means {scale}")
         parser.add_argument("--no-preference", action="store_true", help="forget published labels")
         parser.add_argument("--no-votes", action="store_true", help="leave past votes out")
         parser.add_argument("--rest", default="metadata", choices=["metadata", "drop"])
@@ -91,7 +100,7 @@ class Command(BaseCommand):
             )
 
     def _run(self, project: Project, given: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-        found = self._read(given)
+        found = self._read(project, given)
         most = selectors.settings_get(project=project).max_overlap
         # Checked first, so that a refusal lists the rows that could not be converted as well.
         check = self._load(project, found, given, dry_run=True)
@@ -119,8 +128,10 @@ class Command(BaseCommand):
             report["votes"] = votes_result(votes, report["votes"])
         return report, bool(problems)
 
-    def _read(self, given: dict[str, Any]) -> FileRows:
-        chosen = {
+    def _read(self, project: Project, given: dict[str, Any]) -> FileRows:
+        chosen = answers_become(project.pk)
+        chosen |= {name: given[name] for name in _ANSWERS if given[name] is not None}
+        chosen |= {
             name: given[name]
             for name in (
                 "container",
@@ -128,7 +139,6 @@ class Command(BaseCommand):
                 "split",
                 "encoding",
                 "delimiter",
-                "pairing",
                 "rest",
                 "seed",
             )
@@ -187,8 +197,9 @@ class Command(BaseCommand):
             self.stdout.write(json.dumps(report))
             return
         verb = "would be" if dry_run else "are"
+        what = "comparisons" if report["kind"] == Task.Kind.PAIR else "tasks"
         self.stdout.write(
-            f"{report['n_records']:,} rows: {report['n_created']:,} comparisons {verb} new, "
+            f"{report['n_records']:,} rows: {report['n_created']:,} {what} {verb} new, "
             f"{report['n_unchanged']:,} were here, {report['n_refused']:,} rows refused, "
             f"{report['n_review']:,} for review ({report['seconds']:.1f} s)"
         )
