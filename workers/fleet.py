@@ -22,7 +22,7 @@ from celery import Celery
 from celery.signals import heartbeat_sent, worker_ready, worker_shutdown
 from celery.worker import state
 
-from workers.config.rewards import installed_functions
+from workers.config.rewards import installed_functions, runs_code
 from workers.contract import fleet
 from workers.contract.code_version import code_version
 from workers.contract.fleet import Gpu, WorkerReport
@@ -142,6 +142,7 @@ class Reporter:
             "memory_bytes": total,
             "versions": installed(),
             "rewards": installed_functions(),
+            "runs_code": runs_code(),
             "code_version": code_version(),
             "started_at": time.time(),
         }

@@ -1,6 +1,7 @@
 """Launching a run from its form."""
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -9,11 +10,13 @@ from django.utils import timezone
 from apps.snapshots.models import Snapshot
 from apps.training.forms.launch import ROLE_LABELS, RunForm
 from apps.training.models import Run, RunInput
+from apps.training.selectors import queueing
 from apps.training.services import launching
 from apps.training.services.kinds import KINDS as RULES
 from tests.web.world import run_make
 from workers.config import parsing, preset_purposes, recipe_fields, recipe_presets
 from workers.config.rewards import SOURCES
+from workers.contract.fleet import Fleet, WorkerReport
 from workers.rules.choices import guard_errors, guardrails_of
 
 
@@ -538,6 +541,20 @@ def test_a_reward_function_that_nobody_has_is_refused_at_its_field(open_form, mo
     page = client.post(TRY, sent, headers={"HX-Request": "true"}).content.decode()
     assert "reward.name: no worker that was heard" in page
     monkeypatch.setattr(launching, "reward_functions", lambda: {"brevity"})
+    client.post(TRY, sent)
+    assert Run.objects.get().config["reward"] == reward
+
+
+def test_a_reward_that_runs_code_is_refused_where_no_worker_does(open_form, monkeypatch):
+    client, sent, _ = open_form("ppo")
+    reward = {"type": "verifier", "check": "code"}
+    sent |= TYPED | {"c_reward": json.dumps(reward), "tried-1-answer": "assert f(1) == 1"}
+    worker = WorkerReport(name="w", host="h", pid=1, queues=("cpu",), at=0.0)
+    heard = Fleet(workers=(worker,))
+    monkeypatch.setattr(queueing, "fleet_state", lambda: heard)
+    page = client.post(TRY, sent, headers={"HX-Request": "true"}).content.decode()
+    assert "reward.check: no worker that was heard runs the code of answers" in page
+    heard = Fleet(workers=(replace(worker, runs_code=True),))
     client.post(TRY, sent)
     assert Run.objects.get().config["reward"] == reward
 

@@ -154,6 +154,7 @@ def test_a_failure_says_what_happened_and_whose_turn_it_is(project, emil, signed
         ("rank_lost", "continues from its checkpoint"),
         ("too_few_gpus", "another machine class or with fewer processes"),
         ("missing_package", "installs the package or extra"),
+        ("no_code_verifier", "sets CODE_VERIFIER=1"),
         ("bad_setting", "corrects the environment variable"),
         ("store_unreachable", "Nothing is damaged"),
         ("inference_server", "only what is missing is asked for"),

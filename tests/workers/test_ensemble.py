@@ -8,21 +8,23 @@ import pytest
 import torch
 from scipy.stats import mannwhitneyu
 
-from measures.ensembles import (
-    AGGREGATES,
-    Scale,
-    combine,
-    disagreement,
-    disagreement_threshold,
-    scale_of,
-    standardise,
-)
 from tests.workers.recipes.language import WORDS, tiny_llama, user, word_tokenizer
 from workers.contract.events import RecipeError
 from workers.models.loading import load_scorer, save_model
 from workers.rewards import model as reading
 from workers.rewards.build import load_reward
-from workers.rewards.layout import FILE, EnsembleLayout, read_layout
+from workers.rewards.ensemble import (
+    AGGREGATES,
+    FILE,
+    EnsembleLayout,
+    Scale,
+    combine,
+    disagreement,
+    disagreement_threshold,
+    read_layout,
+    scale_of,
+    standardise,
+)
 from workers.rewards.model import EnsembleReward, ModelReward, threshold_of
 from workers.trainers.sft import BaseShape, build_model, train_tokenizer
 

@@ -107,8 +107,7 @@ def _row(scores: Scores, i: int, tried: Tried) -> dict[str, Any]:
         )
         if said and said[i]
     ]
-    if scores.reviews and scores.reviews[i]:
-        notes.append(str(scores.reviews[i]))
+    notes += [str(said[i]) for said in (scores.reasons, scores.reviews) if said and said[i]]
     return {
         "prompt": prompt[-1]["content"],
         "response": str(response),

@@ -42,10 +42,12 @@ _ONLY_WITH: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
     "verifier": {
         "marker": ("take", ("after",)),
         "pattern": ("take", ("match",)),
-        "tolerance": ("check", ("number",)),
-        "relative_tolerance": ("check", ("number",)),
+        "tolerance": ("check", ("number", "code")),
+        "relative_tolerance": ("check", ("number", "code")),
         "shape": ("check", ("shape",)),
-        "partial": ("check", ("order",)),
+        "partial": ("check", ("order", "code")),
+        "seconds": ("check", ("code",)),
+        "memory_mb": ("check", ("code",)),
     },
     "Rule": {"sections": ("format", ("sections",))},
 }

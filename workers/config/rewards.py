@@ -13,6 +13,7 @@
 """
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ import regex
 
 from workers.config.parsing import SettingsError, option, read
 
-# The names that `measures.ensembles` has for them; a test compares.
+# The names that `workers.rewards.ensemble` has for them; a test compares.
 AGGREGATES = ("mean", "min", "median", "mean_minus_lambda_var", "mean_minus_lambda_std")
 
 PENALISE, BLOCK, REVIEW = "penalise", "block", "review"
@@ -51,6 +52,14 @@ FUNCTIONS = "concord.rewards"
 def installed_functions() -> tuple[str, ...]:
     """Names of the reward functions that are installed here, sorted. Nothing is imported."""
     return tuple(sorted({one.name for one in entry_points(group=FUNCTIONS)}))
+
+
+CODE_VERIFIER = "CODE_VERIFIER"
+
+
+def runs_code() -> bool:
+    """Whether this machine's owner lets the code of answers be run here (docs/security.md)."""
+    return os.environ.get(CODE_VERIFIER, "") == "1"
 
 
 def name_error(name: str) -> list[str]:
@@ -166,7 +175,8 @@ def expression_error(pattern: str) -> str | None:
     return None
 
 
-CHECKS = ("exact", "number", "maths", "pattern", "order", "shape")
+CODE = "code"
+CHECKS = ("exact", "number", "maths", CODE, "pattern", "order", "shape")
 TAKEN = ("whole", "last_line", "boxed", "after", "match")
 
 
@@ -177,7 +187,8 @@ class VerifierSettings:
     check_: str = option(
         "exact",
         "exact: the same text but for case, width of characters and white space; number: the same "
-        "number within the tolerances; maths: the same mathematics, compared by sympy; pattern: "
+        "number within the tolerances; maths: the same mathematics, compared by sympy; code: its "
+        "Python passes the tests in the prompt's answer, where the worker allows it; pattern: "
         "the prompt's answer is a regular expression that matches all of it; order: the prompt's "
         "answer is a list whose items must occur in that order; shape: JSON of this shape, "
         "whatever the prompt.",
@@ -204,7 +215,19 @@ class VerifierSettings:
         None, "Where no answer is found in the response; as a wrong one unless set.", unit="score"
     )
     partial: bool = option(
-        False, "order: the share of pairs in the right order, between wrong and score."
+        False,
+        "order: the share of pairs in the right order, code: the share of tests passed, between "
+        "wrong and score.",
+    )
+    seconds: float = option(
+        5.0,
+        "code: for all calls of an answer's function, or for each run of its program.",
+        unit="s",
+        above=0.0,
+        maximum=60.0,
+    )
+    memory_mb: int = option(
+        512, "code: memory of an answer's process.", unit="MB", minimum=64, maximum=16_384
     )
     on_wrong: str = option(
         PENALISE,
@@ -397,6 +420,9 @@ class FunctionSettings:
 
     name: str = option("", "The name of its entry point, in the group concord.rewards.")
     options: Mapping[str, Any] = option({}, "Given to the function as keyword arguments.")
+    timeout_s: float = option(
+        30.0, "For one batch of answers.", unit="s", above=0.0, maximum=3600.0
+    )
 
     def check(self) -> list[str]:
         taken = {"prompts", "answers", "rows"} & self.options.keys()
@@ -484,6 +510,17 @@ def functions_named(config: Mapping[str, Any], where: str = "reward") -> list[tu
         found
         for i, part in enumerate(config.get("parts") or () if config.get("type") == "sum" else ())
         for found in functions_named(part.get("source") or {}, f"{where}.parts[{i}].source")
+    ]
+
+
+def code_checks(config: Mapping[str, Any], where: str = "reward") -> list[str]:
+    """Paths of every check of a sound `reward` that runs the code of answers."""
+    if config.get("type") == "verifier":
+        return [f"{where}.check"] if config.get("check") == CODE else []
+    return [
+        found
+        for i, part in enumerate(config.get("parts") or () if config.get("type") == "sum" else ())
+        for found in code_checks(part.get("source") or {}, f"{where}.parts[{i}].source")
     ]
 
 

@@ -45,8 +45,8 @@ class WorkerReport:
 
     `instance` tells two workers of one `name` apart, which nothing keeps from being started.
     `slots`: attempts it takes at once. `runs`: ids of the runs it works on. `versions` holds the
-    `PACKAGES` that are installed, `rewards` the names of its reward functions. `at` and
-    `started_at` are Unix seconds of its clock.
+    `PACKAGES` that are installed, `rewards` the names of its reward functions; `runs_code`: whether
+    it may run the code of answers. `at` and `started_at` are Unix seconds of its clock.
     """
 
     name: str
@@ -65,6 +65,7 @@ class WorkerReport:
     runs: tuple[str, ...] = ()
     instance: str = ""
     rewards: tuple[str, ...] = ()
+    runs_code: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +136,7 @@ def report_from_json(text: str | bytes) -> WorkerReport:
     _require(report, _is_count, "no number from 0", "pid", "slots", "cpus")
     _require(report, _is_size, "no number from 0", "memory_bytes", "memory_free_bytes")
     _require(report, _is_time, "no time", "at", "started_at")
+    _require(report, _is_truth, "neither true nor false", "runs_code")
     for gpu in report.gpus:
         _require(gpu, _is_text, "no text", "name", "driver")
         _require(gpu, _is_size, "no number from 0", "total_bytes", "free_bytes")
@@ -159,6 +161,10 @@ def _is_count(value: Any) -> bool:
 
 def _is_size(value: Any) -> bool:
     return value is None or _is_count(value)
+
+
+def _is_truth(value: Any) -> bool:
+    return isinstance(value, bool)
 
 
 def _is_time(value: Any) -> bool:

@@ -18,7 +18,7 @@ from workers.memory.ledger import Held, Kept, ModelShape, Plan
 from workers.models.forward import LOGITS_CHUNK
 from workers.models.loading import disable_dropout
 from workers.models.lora import attach_policy_lora
-from workers.rewards.layout import is_ensemble, read_layout
+from workers.rewards.ensemble import is_ensemble, read_layout
 
 # What a model of some configuration is made of, without allocating it.
 #

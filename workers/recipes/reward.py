@@ -19,7 +19,7 @@ from workers.contract.events import Fault, RecipeError
 from workers.data.snapshot import TRAIN
 from workers.models.loading import load_tokenizer, named_model, readable_length
 from workers.preflight.minimal import settings_of
-from workers.rewards.layout import is_ensemble
+from workers.rewards.ensemble import is_ensemble
 from workers.trainers.reward_data import FOLD, HARD, PairData, Result, plan_parts, read_pairs
 from workers.trainers.reward_reports import (
     cross_validation,

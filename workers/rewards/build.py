@@ -26,8 +26,8 @@ from workers.data.snapshot import (
     read_prompts,
 )
 from workers.rewards.cache import ByRows, CachedReward, cache_of, template_version
+from workers.rewards.ensemble import is_ensemble
 from workers.rewards.external import FunctionReward, HttpReward
-from workers.rewards.layout import is_ensemble
 from workers.rewards.model import FLOAT32, EnsembleReward, ModelReward
 from workers.rewards.rules import RulesReward
 from workers.rewards.source import Part, RewardSource, Scores, TokenCount, WeightedSum

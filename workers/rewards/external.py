@@ -377,13 +377,7 @@ class FunctionReward:
         given = [[dict(message) for message in prompt] for prompt in prompts]
         rows = [dict(self._rows.get(prompt_key(prompt), {})) for prompt in prompts]
         answers = [str(text) for text in responses]
-        try:
-            returned = self._call(
-                prompts=given, answers=answers, rows=rows, **dict(self._settings.options)
-            )
-            found: list[Any] = list(returned)
-        except Exception as error:  # whatever it raises is the function's own
-            raise self._failed(f"raised {type(error).__name__}: {error}") from error
+        found = self._returned(prompts=given, answers=answers, rows=rows)
         if len(found) != len(answers):
             raise self._failed(f"gave {len(found)} scores for {len(answers)} answers")
         values = [self._number(value, i, prompts[i]) for i, value in enumerate(found)]
@@ -392,6 +386,29 @@ class FunctionReward:
         return Scores(
             scores, {self._settings.name: scores}, withheld=unknown if any(unknown) else None
         )
+
+    def _returned(self, **asked: Any) -> list[Any]:
+        """What the function gives, within the time it has. Nothing can end a thread from outside,
+        so one that is late is left behind: the run fails, and the process ends with it."""
+        found: list[Any] = []
+        raised: list[BaseException] = []
+
+        def call() -> None:
+            try:
+                found.extend(self._call(**asked, **dict(self._settings.options)))
+            except BaseException as error:  # whatever it raises is the function's own
+                raised.append(error)
+
+        thread = threading.Thread(target=call, name=self._settings.name, daemon=True)
+        thread.start()
+        thread.join(self._settings.timeout_s)
+        if thread.is_alive():
+            n, seconds = len(asked["answers"]), self._settings.timeout_s
+            raise self._failed(f"gave nothing within {seconds:g} s for {n} answers (timeout_s)")
+        if raised:
+            error = raised[0]
+            raise self._failed(f"raised {type(error).__name__}: {error}") from error
+        return found
 
     def _number(self, value: Any, i: int, prompt: Messages) -> float | None:
         if value is None:

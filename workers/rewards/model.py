@@ -12,11 +12,17 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.pytorch_utils import Conv1D
 
-from measures.ensembles import combine, disagreement, standardise, to_raw
 from workers.data.batches import Encoded, encode_pair, pad_right
 from workers.data.snapshot import Messages
 from workers.models.loading import freeze, load_scorer, load_tokenizer, readable_length
-from workers.rewards.layout import EnsembleLayout, read_layout
+from workers.rewards.ensemble import (
+    EnsembleLayout,
+    combine,
+    disagreement,
+    read_layout,
+    standardise,
+    to_raw,
+)
 from workers.rewards.source import RewardSource, Scores
 
 # Cheaper number formats for scoring, and whether they still order answers alike.

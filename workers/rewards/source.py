@@ -27,7 +27,7 @@ class Scores:
     parts: Mapping[str, list[float]] = field(default_factory=dict)
     truncated: int = 0  # responses of which the source could not read the end
     # An ensemble's: the deviation over its members after each was standardised on its validation
-    # answers (measures.ensembles).
+    # answers (workers.rewards.ensemble).
     disagreement: list[float] | None = None
     cut: list[bool] | None = None  # which responses were not read to the end
     reviews: list[str | None] | None = None  # why people must see a response
@@ -36,6 +36,7 @@ class Scores:
     # they must give no gradient, or breaking the rule would be rewarded.
     withheld: list[bool] | None = None
     known: list[bool] | None = None  # which scores a cache had
+    reasons: list[str | None] | None = None  # why a response has its score
 
     @property
     def asked(self) -> int | None:
@@ -72,6 +73,7 @@ def join(pieces: Sequence[Scores]) -> Scores:
         _joined([piece.blocked for piece in pieces]),
         _joined([piece.withheld for piece in pieces]),
         _joined([piece.known for piece in pieces]),
+        _joined([piece.reasons for piece in pieces]),
     )
 
 
@@ -93,6 +95,7 @@ def take(scores: Scores, start: int, stop: int) -> Scores:
         cut(scores.blocked),
         cut(scores.withheld),
         cut(scores.known),
+        cut(scores.reasons),
     )
 
 
@@ -196,6 +199,7 @@ class WeightedSum:
             _either([scores.blocked for scores in scored]),
             _either([scores.withheld for scores in scored]),
             _all([scores.known for scores in scored]),
+            _together([scores.reasons for scores in scored]),
         )
 
 

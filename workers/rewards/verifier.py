@@ -12,6 +12,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from importlib.util import find_spec
 from itertools import combinations, pairwise
@@ -23,6 +24,7 @@ import regex
 from workers.config.rewards import BLOCK, PENALISE, VerifierSettings
 from workers.contract.events import Fault, RecipeError
 from workers.data.snapshot import Messages, Prompt, prompt_key
+from workers.rewards.code_process import AT_ONCE, NO_CODE, CodeRunner, Ran, read_tests
 from workers.rewards.rules import (
     Expression,
     boxed,
@@ -47,31 +49,48 @@ class Verifier:
         """Raises `RecipeError` (no_answer, bad_answer) if the prompts do not tell what is right."""
         self._settings = settings
         self._found = Expression(settings.pattern, where=f"{where}.pattern")
-        self._checks: dict[str, Callable[[str], Verdict]] = {}
+        self._checks: dict[str, Callable[[str], Verdict | Ran]] = {}
         self._process: MathsProcess | None = None
+        self._runner: CodeRunner | None = None
         if settings.needs_answers:
             self._checks = self._prepared(list(prompts), where)
 
     def score(self, prompts: Sequence[Messages], responses: Sequence[str]) -> Scores:
-        verdicts = [
-            self._verdict(prompt, text) for prompt, text in zip(prompts, responses, strict=True)
-        ]
+        verdicts: list[Any] = self._asked(prompts, responses)
+        reasons = None
+        if self._runner is not None:
+            reasons = [one.words if isinstance(one, Ran) else None for one in verdicts]
+            verdicts = [self._share(one) if isinstance(one, Ran) else one for one in verdicts]
         values = [self._value(verdict) for verdict in verdicts]
         correct = [float(isinstance(verdict, float) and verdict == 1) for verdict in verdicts]
         parts = {"verifier": values, "correct": correct}
         if self._settings.on_wrong == PENALISE:
-            return Scores(values, parts)
+            return Scores(values, parts, reasons=reasons)
         told = zip(verdicts, correct, strict=True)
         wrong = [verdict is not _UNKNOWN and not right for verdict, right in told]
         reviews = [f"the answer is not {self._right}" if bad else None for bad in wrong]
         hard = self._settings.on_wrong == BLOCK
-        return Scores(values, parts, reviews=reviews, blocked=wrong if hard else None)
+        return Scores(
+            values, parts, reviews=reviews, blocked=wrong if hard else None, reasons=reasons
+        )
 
     @property
     def _right(self) -> str:
         return "of the shape asked for" if self._settings.check_ == "shape" else "the right one"
 
-    def _verdict(self, prompt: Messages, response: str) -> "Verdict | object":
+    def _asked(self, prompts: Sequence[Messages], responses: Sequence[str]) -> list[Any]:
+        """Verdicts; of code what happened when it ran, a few answers at a time."""
+        if self._runner is None:
+            return [self._verdict(*one) for one in zip(prompts, responses, strict=True)]
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            return list(pool.map(self._verdict, prompts, responses))
+
+    def _share(self, ran: Ran) -> Verdict:
+        if ran.reason == NO_CODE:
+            return None
+        return ran.passed / ran.of if self._settings.partial else float(ran.passed == ran.of)
+
+    def _verdict(self, prompt: Messages, response: str) -> "Verdict | Ran | object":
         known = self._settings.needs_answers
         check = self._checks.get(prompt_key(prompt)) if known else self._shaped
         if check is None:
@@ -120,7 +139,7 @@ class Verifier:
 
     def _prepared(
         self, prompts: Sequence[Prompt], where: str
-    ) -> dict[str, Callable[[str], Verdict]]:
+    ) -> dict[str, Callable[[str], Verdict | Ran]]:
         known = [prompt for prompt in prompts if prompt.answer]
         if not known or (len(known) < len(prompts) and self._settings.without_answer == "refuse"):
             raise RecipeError(
@@ -178,6 +197,17 @@ class Verifier:
             return None if told is None else float(told)
 
         return check
+
+    def _code(self, answer: str) -> Callable[[str], Ran]:
+        """Its tests, and whether this worker runs code, are known before anything is asked."""
+        runner = self._runner = self._runner or CodeRunner(
+            seconds=self._settings.seconds,
+            memory_mb=self._settings.memory_mb,
+            tolerance=self._settings.tolerance,
+            relative_tolerance=self._settings.relative_tolerance,
+        )
+        tests = read_tests(answer)
+        return lambda taken: runner.run(taken, tests)
 
     def _pattern(self, answer: str) -> Callable[[str], Verdict]:
         try:

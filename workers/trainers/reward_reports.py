@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from measures.accuracy import pair_credit
 from measures.calibration import calibration, randomise_orientation
-from measures.ensembles import combine, standardise, to_raw
 from measures.estimate import Interval
 from measures.intervals import dyadic_interval, mean_interval
 from workers.config.training import RewardSettings
@@ -22,7 +21,7 @@ from workers.contract.events import Alert
 from workers.contract.reasons import in_words
 from workers.data.batches import ANNOTATOR, fold_keys, padded_tokens, parts_under
 from workers.data.snapshot import CHOSEN, REJECTED, TRAIN, Preference
-from workers.rewards.layout import EnsembleLayout
+from workers.rewards.ensemble import EnsembleLayout, combine, standardise, to_raw
 from workers.trainers.reward_data import FOLD, EncodedPair, PairData, Part, Result
 from workers.trainers.reward_trainer import StepCollator
 

@@ -180,13 +180,13 @@ def _of_project(job: ImportJob) -> dict[str, Any]:
     preferences by their scores."""
     if job.makes != Makes.COMPARISONS:
         return {"pairing": "best_worst"} if job.makes == Makes.PREFERENCES else {}
-    return answers_become(job.project_id)
+    return answers_become(job.project)
 
 
-def answers_become(project_id: int) -> dict[str, Any]:
+def answers_become(project: Project) -> dict[str, Any]:
     """What several answers to a prompt become in this project, with the scale of its gradings; {}
     for pairs."""
-    own = LabelingSettings.objects.filter(project=project_id).first()
+    own = LabelingSettings.objects.filter(project=project).first()
     if own is None or own.task_kind == Task.Kind.PAIR:
         return {}
     scale = ("grade_low", "grade_high", "grade_low_label", "grade_high_label")

@@ -58,6 +58,13 @@ def reward_functions() -> set[str]:
     return found.union(*(worker.rewards for worker in (heard.workers if heard else ())))
 
 
+def nobody_runs_code() -> bool:
+    """Whether workers are heard, and none of them may run the code of answers."""
+    heard = fleet_state()
+    workers = heard.workers if heard else ()
+    return bool(workers) and not any(one.runs_code for one in workers)
+
+
 HOLDERS = (Run.State.QUEUED, Run.State.RUNNING, Run.State.STOPPING)
 # Settings of a recipe that need a package of the machine when they are on.
 PACKAGE_SETTINGS = {"rollout_workers": "ray", "reward_workers": "ray"}

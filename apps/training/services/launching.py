@@ -15,7 +15,7 @@ from apps.labeling.selectors import settings_get
 from apps.snapshots.models import Snapshot
 from apps.training.models import Artifact, Checkpoint, Run, RunAttempt, RunInput
 from apps.training.selectors.estimates import Estimate, run_estimate
-from apps.training.selectors.queueing import reward_functions
+from apps.training.selectors.queueing import nobody_runs_code, reward_functions
 from apps.training.services.attempts import run_dispatch
 from apps.training.services.held_out import judge_check, prompts_check
 from apps.training.services.kinds import (
@@ -31,7 +31,7 @@ from apps.training.services.layouts import launcher_of, needs_check, needs_of
 from apps.training.services.points import context_check
 from workers.config import SettingsError, as_trained, recipe_config, settings_for
 from workers.config.inference import refused_option
-from workers.config.rewards import functions_named
+from workers.config.rewards import code_checks, functions_named
 from workers.contract.code_version import code_version
 from workers.contract.jobs import NOT_ALLOWED, ONE, may_be_named
 from workers.contract.wire import JOB_QUEUES, QUEUE_CPU, QUEUE_SHORT
@@ -323,16 +323,28 @@ def _check_settings(kind: str, config: Mapping[str, Any]) -> None:
         raise Unprocessable(
             error.message, code="bad_config", field=f"config.{path}", details=error.errors
         ) from None
-    _check_functions(recipe_config(kind, config))
+    _check_rewards(recipe_config(kind, config))
 
 
-def _check_functions(config: Mapping[str, Any]) -> None:
-    """A reward function that nobody has would fail on the worker, after the wait for it."""
-    named = [
-        (name, *found)
+def _check_rewards(config: Mapping[str, Any]) -> None:
+    """What a reward needs of a worker and none has: it would fail there, after the wait for it."""
+    rewards = {
+        name: given
         for name in ("reward", "verifier", "filter")
         if isinstance(given := config.get(name), Mapping)
-        for found in functions_named(given, name)
+    }
+    codes = [(name, path) for name, given in rewards.items() for path in code_checks(given, name)]
+    if codes and nobody_runs_code():
+        told = [
+            f"{path}: no worker that was heard runs the code of answers. Whoever runs one sets "
+            "CODE_VERIFIER=1 there, after reading docs/security.md"
+            for _, path in codes
+        ]
+        raise Unprocessable(
+            told[0], code="no_code_verifier", field=f"config.{codes[0][0]}", details=told
+        )
+    named = [
+        (name, *found) for name, given in rewards.items() for found in functions_named(given, name)
     ]
     known = reward_functions() if named else set()
     if missing := [one for one in named if one[2] not in known]:

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from measures.ensembles import Scale
 from tests.workers.recipes.language import Outcome, Workshop, tiny_llama, word_tokenizer
 from tests.workers.recipes.test_ppo_parts import improve, ppo, roll_out
 from workers.config import settings_for
@@ -13,7 +12,7 @@ from workers.contract.events import RecipeError
 from workers.models.loading import load_scorer, save_model
 from workers.ppo.evaluation import REVIEWS_PER_STEP
 from workers.ppo.model import ActorCritic
-from workers.rewards.layout import EnsembleLayout
+from workers.rewards.ensemble import EnsembleLayout, Scale
 
 TINY = {
     "steps": 2,

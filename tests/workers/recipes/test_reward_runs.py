@@ -16,7 +16,7 @@ from workers.contract.events import RecipeError
 from workers.data.batches import encode_pair
 from workers.data.snapshot import as_drawn
 from workers.models.loading import load_scorer, load_tokenizer
-from workers.rewards.layout import is_ensemble, read_layout
+from workers.rewards.ensemble import is_ensemble, read_layout
 from workers.rewards.model import EnsembleReward, ModelReward, score_rows
 
 QUICK = {
@@ -421,7 +421,7 @@ def test_an_ensemble_is_trained_resumed_and_loaded_without_training_a_member_twi
     ]
     margin = np.mean(np.subtract(sides[0].values, sides[1].values))
     assert margin == pytest.approx(second.summary["splits"]["dev"]["margin_mean"], abs=1e-4)
-    # the threshold comes from the same answers; see measures.ensembles for how it is found
+    # the threshold comes from the same answers; see workers.rewards.ensemble for how it is found
     disagreement = [*sides[0].disagreement, *sides[1].disagreement]
     assert 0 < reward.threshold <= np.quantile(disagreement, 0.95) + 1e-4
 

@@ -31,8 +31,8 @@ from workers.contract.events import RecipeError
 from workers.models.loading import load_scorer, save_model
 from workers.rewards.build import build_reward
 from workers.rewards.cache import CachedReward
+from workers.rewards.ensemble import EnsembleLayout
 from workers.rewards.external import read_answer
-from workers.rewards.layout import EnsembleLayout
 from workers.rewards.model import threshold_of
 from workers.rewards.source import Part, Scores, WeightedSum, calibrate
 

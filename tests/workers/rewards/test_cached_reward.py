@@ -17,7 +17,7 @@ from workers.contract.events import RecipeError
 from workers.data.batches import Encoded
 from workers.models.loading import load_scorer, save_model
 from workers.rewards.cache import CachedReward, Hits, ScoreCache, cache_of
-from workers.rewards.layout import EnsembleLayout
+from workers.rewards.ensemble import EnsembleLayout
 from workers.rewards.model import EnsembleReward, ModelReward, batches_of, padded
 from workers.rewards.source import Closed, ScoreQueue, Scores, join
 

@@ -1,5 +1,6 @@
 """Rewards that are Python functions of installed packages."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ nothing = "no function"
 def breaks(prompts, answers, rows): raise KeyError("unit")
 def short(prompts, answers, rows): return [1.0]
 def nan(prompts, answers, rows): return [0.0, float("nan")]
+def waits(prompts, answers, rows): __import__("time").sleep(20); return [0.0, 0.0]
 def words(prompts, answers, rows): return ["1", 0]
 """
 
@@ -28,7 +30,7 @@ def words(prompts, answers, rows): return ["1", 0]
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Two installed packages: the example's function, and functions that do wrong."""
-    names = ("nothing", "breaks", "short", "nan", "words", "absent")
+    names = ("nothing", "breaks", "short", "nan", "words", "waits", "absent")
     declared = {"my_rewards": ("brevity",), "wrong_rewards": names}
     (tmp_path / "my_rewards.py").write_text((EXAMPLE / "my_rewards.py").read_text())
     (tmp_path / "wrong_rewards.py").write_text(WRONG)
@@ -73,6 +75,17 @@ def test_what_a_function_does_wrong_is_named_with_the_row(name: str, told: str) 
         source.score(ASKED, ["a", "b"])
     start = f"reward.parts[1].source.name: the reward function '{name}' "
     assert raised.value.message.startswith(start + told)
+
+
+@pytest.mark.usefixtures("install")
+def test_a_function_that_takes_too_long_ends_the_run_in_time() -> None:
+    source = FunctionReward(FunctionSettings(name="waits", timeout_s=0.2), PROMPTS)
+    started = time.monotonic()
+    with pytest.raises(RecipeError) as raised:
+        source.score(ASKED, ["a", "b"])
+    assert time.monotonic() - started < 10
+    assert raised.value.kind == "reward_failed"
+    assert "gave nothing within 0.2 s for 2 answers" in raised.value.message
 
 
 @pytest.mark.usefixtures("install")
