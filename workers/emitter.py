@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from workers.contract.events import Envelope, Event, Metrics, envelope_to_json
-from workers.contract.metrics import is_by_time
+from workers.contract.events import Envelope, Event, Metrics, envelope_to_json, is_by_time
 
 EVENTS_FILE = "events.jsonl"
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 TRAINING, EVALUATION, BEHAVIOUR = "training", "evaluation", "behaviour"
 MACHINE = "machine"
-_BY_TIME = "machine/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -655,11 +654,6 @@ def metric_of(name: str) -> Metric | None:
 def metric_or_own(name: str) -> Metric:
     """Of any name: what another version or another trainer reports goes by its own."""
     return metric_of(name) or Metric(name, name, "", _panel_of(name))
-
-
-def is_by_time(name: str) -> bool:
-    """Whether the steps of the metric's points are Unix seconds, not steps of the training."""
-    return name.startswith(_BY_TIME)
 
 
 def _panel_of(name: str) -> str:

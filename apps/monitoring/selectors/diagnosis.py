@@ -17,8 +17,7 @@ from apps.training.models import Run, RunEvent
 from apps.training.selectors import attempt_ends, metric_columns, pages
 from apps.training.selectors.reference import baseline_of
 from workers.config import recipe_config
-from workers.contract.events import Evidence
-from workers.contract.metrics import is_by_time
+from workers.contract.events import Evidence, is_by_time
 from workers.diagnosis.replay import diagnose
 from workers.rules.choices import diagnosing_rules, needed_metrics
 from workers.rules.diagnosis import (

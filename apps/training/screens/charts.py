@@ -20,7 +20,8 @@ from apps.training.screens import histograms as spread
 from apps.training.screens.panels import ENOUGH, PANELS, References, references, source
 from apps.training.selectors.metrics import Spread, histogram_names, histograms, metric_series
 from apps.training.selectors.results import DetectorFinding
-from workers.contract.metrics import headline_names, is_by_time, metric_or_own
+from workers.contract.events import is_by_time
+from workers.contract.metrics import headline_names, metric_or_own
 from workers.rules.choices import BY_NAME, title_of
 from workers.rules.rule import Rule
 

@@ -13,6 +13,7 @@ from django.urls import reverse
 from apps.common.errors import Missing
 from apps.training.models import Run
 from apps.training.selectors.pages import runs_for_list
+from workers.contract.events import is_by_time
 from workers.contract.metrics import (
     BEHAVIOUR,
     EVALUATION,
@@ -20,7 +21,6 @@ from workers.contract.metrics import (
     METRICS,
     TRAINING,
     headline_names,
-    is_by_time,
     metric_or_own,
 )
 

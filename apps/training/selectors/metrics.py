@@ -13,7 +13,7 @@ from apps.common.errors import DomainError
 from apps.training.metric_blocks import Column, Head, Point, Value, decode, joined
 from apps.training.models import MetricBlock, Run, RunEvent
 from apps.training.selectors.runs import attempt_ends
-from workers.contract.metrics import is_by_time
+from workers.contract.events import is_by_time
 
 __all__ = [
     "Point",

@@ -23,7 +23,7 @@ from apps.training.selectors import pages
 from apps.training.selectors.metrics import curve_names, histograms
 from apps.training.selectors.results import alerts_that_count, findings
 from workers.artifacts import ArtifactError, ArtifactMissing, StoreUnreachable
-from workers.contract.metrics import is_by_time
+from workers.contract.events import is_by_time
 
 POINTS, MOST_POINTS, MOST_NAMES = 1000, 20_000, 100
 EVERY_POINT = 10**9
