@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from workers.contract.events import Envelope, Event, Metrics, envelope_to_json
+from workers.contract.events import Envelope, Event, Metrics, envelope_to_json, is_by_time
 
 EVENTS_FILE = "events.jsonl"
 
@@ -48,7 +48,10 @@ class Emitter:
             self._remember_step(event)
 
     def _remember_step(self, event: Event) -> None:
-        steps = event.steps if isinstance(event, Metrics) else [getattr(event, "step", None)]
+        if isinstance(event, Metrics):
+            steps = [] if all(map(is_by_time, event.values)) else event.steps
+        else:
+            steps = [getattr(event, "step", None)]
         known = [step for step in (self.step, *steps) if step is not None]
         self.step = max(known, default=None)
 

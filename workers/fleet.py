@@ -14,7 +14,6 @@ import subprocess
 import time
 from collections.abc import Iterable, Mapping
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import redis
@@ -27,7 +26,7 @@ from workers.contract import fleet
 from workers.contract.code_version import code_version
 from workers.contract.fleet import Gpu, WorkerReport
 from workers.contract.wire import BEAT_EVERY_SECONDS, JOB_HEADER
-from workers.machine import COLUMNS, known_to_the_kernel, listed, query, seen
+from workers.machine import COLUMNS, known_to_the_kernel, listed, memory, query, seen
 
 GPUS_EVERY_SECONDS = 15.0
 GPUS_GIVEN_UP_SECONDS = 30.0
@@ -42,17 +41,6 @@ def installed(names: Iterable[str] = fleet.PACKAGES) -> dict[str, str]:
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
     return found
-
-
-def memory() -> tuple[int | None, int | None]:
-    """(bytes of this machine, bytes that can be had without swapping); Linux only."""
-    values: dict[str, int] = {}
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            name, _, rest = line.partition(":")
-            if name in ("MemTotal", "MemAvailable"):
-                values[name] = 1024 * int(rest.split()[0])
-    return values.get("MemTotal"), values.get("MemAvailable")
 
 
 def gpus_read(text: str, visible: str | None = None) -> tuple[Gpu, ...]:

@@ -8,6 +8,9 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+# Carried by everything a trainer starts, in whatever session: who bears them belongs to that
+# attempt of that run.
+MARK, ATTEMPT = "CONCORD_RUN", "CONCORD_ATTEMPT"
 _NVIDIA = Path("/proc/driver/nvidia/gpus")
 COLUMNS = ("index", "uuid", "name")  # of a row that tells of a GPU; more may follow
 _PATIENCE_S = 20.0  # a driver that is asleep takes seconds to answer
@@ -82,3 +85,28 @@ def known_to_the_kernel() -> list[list[str]]:
         told = {name.strip(): value.strip() for name, _, value in lines}
         rows.append([str(index), told.get("GPU UUID", ""), told.get("Model", "")])
     return rows
+
+
+def memory() -> tuple[int | None, int | None]:
+    """(bytes of this machine, bytes that can be had without swapping); Linux only."""
+    values: dict[str, int] = {}
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            name, _, rest = line.partition(":")
+            if name in ("MemTotal", "MemAvailable"):
+                values[name] = 1024 * int(rest.split()[0])
+    return values.get("MemTotal"), values.get("MemAvailable")
+
+
+def processes_of(run: str, last: int) -> list[int]:
+    """The processes other than this one that bear the marks of `run` and of an attempt up to the
+    `last`; a zombie has no environment left to bear them in."""
+    mark, number = f"{MARK}={run}".encode(), f"{ATTEMPT}=".encode()
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, ValueError):
+            marks = (process / "environ").read_bytes().split(b"\0")
+            attempts = [int(word.removeprefix(number)) for word in marks if word.startswith(number)]
+            if mark in marks and max(attempts, default=last) <= last:
+                found.append(int(process.name))
+    return [pid for pid in found if pid != os.getpid()]

@@ -40,6 +40,7 @@ from workers.contract.events import Cancelled, Event, Failed, Fault, Finished, O
 from workers.contract.jobs import JobSpec, spec_from_json
 from workers.control import CANCEL, CONTROL_FILE, STOP, Command, command_read
 from workers.emitter import EVENTS_FILE, Emitter
+from workers.machine_curves import MachineCurves
 from workers.printed import OUTPUT_FILE, Printed
 from workers.rules.diagnosis import finding_of_failure
 from workers.tracking.mirror import Mirrored, Writer, mirrored
@@ -116,6 +117,7 @@ def train(spec: JobSpec, workdir: Path, writer: Writer | None, stop: StopSignal)
     context: RunContext | None = None
     cause: BaseException | None = None
     printed = Printed(workdir / OUTPUT_FILE, writer.write) if writer else None
+    curves = _machine_curves(spec, workdir, writer) if writer else None
     writer = mirrored(writer, spec) if writer else None
     try:
         context = RunContext(
@@ -130,6 +132,8 @@ def train(spec: JobSpec, workdir: Path, writer: Writer | None, stop: StopSignal)
         context.emit(Opened(resumed_from_step=resumed_from, environment=environment(spec)))
         if printed is not None:
             printed.start()
+        if curves is not None:
+            curves.start()
         summary = recipe_of(spec.kind).run(context)
         outcome = _ending(context, stop, summary, writer)
     except BaseException as error:  # whatever it was, the run must be told
@@ -138,7 +142,9 @@ def train(spec: JobSpec, workdir: Path, writer: Writer | None, stop: StopSignal)
         outcome = _advised(failure_of(error, step=writer.step if writer else None), spec)
         if context is not None:
             _witness(context, outcome)
-    if printed is not None and context is not None:  # nothing comes after the outcome
+    if curves is not None:  # nothing comes after the outcome
+        curves.stop()
+    if printed is not None and context is not None:
         with contextlib.suppress(OSError):
             printed.stop()
     if ranks.world() > 1 and isinstance(outcome, Failed) and not _was_commanded(outcome, cause):
@@ -149,6 +155,18 @@ def train(spec: JobSpec, workdir: Path, writer: Writer | None, stop: StopSignal)
     if not ranks.is_first():
         return EXIT_FINISHED  # the launcher would end the others, who may still be saving
     return {Finished: EXIT_FINISHED, Cancelled: EXIT_CANCELLED}.get(type(outcome), EXIT_FAILED)
+
+
+def _machine_curves(spec: JobSpec, workdir: Path, writer: Writer) -> MachineCurves:
+    """They go to the run's own page, and to no tracker: those have curves of the machine already,
+    and order everything by step."""
+    return MachineCurves(
+        writer.write,
+        run=spec.run,
+        attempt=spec.attempt,
+        folder=workdir,
+        step=lambda: writer.step,
+    )
 
 
 def _was_commanded(outcome: Failed, cause: BaseException | None) -> bool:

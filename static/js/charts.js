@@ -4,11 +4,16 @@
 (() => {
   const root = document.getElementById("charts");
   if (!root || !window.uPlot) return;
-  const { Source, Plot, figures } = window.concord;
+  const { Source, Plot, figures, axes } = window.concord;
   const POLL_MS = 2000;
   const CLOSER_MS = 250;
   const filter = document.getElementById("chart-filter");
   const smooth = document.getElementById("chart-smooth");
+  const smoothValue = document.getElementById("chart-smooth-value");
+  const axis = document.getElementById("chart-axis");
+  const log = document.getElementById("chart-log");
+  const clip = document.getElementById("chart-clip");
+  const pinned = document.getElementById("chart-pinned");
   const status = document.getElementById("chart-status");
   const panels = [...root.querySelectorAll("[data-panel]")].map((node) => ({
     node,
@@ -20,29 +25,56 @@
   }));
   const plots = new Map(); // a chart's key → Plot
 
+  // How a person likes charts drawn, on this device; where nothing can be kept, for this page.
+  const KEPT = "concord-charts";
+  const liked = { axis: "step", weight: 0, log: false, clip: false, pins: [] };
+  try {
+    Object.assign(liked, JSON.parse(localStorage.getItem(KEPT)) ?? {});
+  } catch {
+    // blocked, or not ours
+  }
+  const keep = () => {
+    try {
+      const { weight, pins } = page;
+      const kept = { axis: liked.axis, weight, log: page.log, clip: page.clip, pins: [...pins] };
+      localStorage.setItem(KEPT, JSON.stringify(kept));
+    } catch {
+      // blocked or full
+    }
+  };
+
   const page = {
     sources: JSON.parse(document.getElementById("chart-sources").textContent).map((one) => new Source(one)),
     inks: figures.inks(root),
-    weight: 0,
-    zoom: null, // {min, max} of the steps shown, or null for the whole run
+    weight: Number(liked.weight) || 0,
+    axis: liked.axis,
+    log: Boolean(liked.log),
+    clip: Boolean(liked.clip),
+    pins: new Set(liked.pins),
+    zoom: null, // {axis, min, max} of what is shown, or null for the whole run
     step: root.dataset.step ? Number(root.dataset.step) : null, // that the address points at
     spreading: false, // one chart's zoom is being given to the others
     bands: {},
     band: (name) => page.bands[name] ?? null,
-    whole: () => {
+    along: (source) => axes.axisOf(source, page.axis),
+    // The whole of an axis, of all runs.
+    whole: (which) => {
       let from = Infinity,
         to = -Infinity;
-      for (const { series } of page.sources)
-        for (const { steps } of series.values())
-          if (steps.length) {
-            from = Math.min(from, steps[0]);
-            to = Math.max(to, steps[steps.length - 1]);
+      for (const source of page.sources) {
+        const along = axes.axisOf(source, which);
+        if (!along.known) continue;
+        for (const [name, { steps }] of source.series)
+          if (steps.length && !source.byTime(name)) {
+            from = Math.min(from, along.at(steps[0]));
+            to = Math.max(to, along.at(steps[steps.length - 1]));
           }
+      }
       return from <= to ? [from, to] : [0, 1];
     },
-    onZoom: (min, max) => {
+    onZoom: (which, min, max) => {
       if (max > min) {
-        page.zoom = { min, max };
+        page.zoom = { axis: which, min, max };
         later(spread);
         look();
       }
@@ -51,6 +83,12 @@
       page.zoom = null;
       later(spread);
       look();
+    },
+    onPin: (key) => {
+      if (!page.pins.delete(key)) page.pins.add(key);
+      keep();
+      more();
+      plots.get(key)?.pin.focus();
     },
   };
   // Only what is on the screen is drawn: a hundred charts zoom as quickly as four.
@@ -101,10 +139,19 @@
     return charts().filter(
       (chart) =>
         matches(chart) &&
-        (searching || chart.leads || panels.find(({ key }) => key === chart.panel)?.fold.open),
+        (searching ||
+          chart.leads ||
+          page.pins.has(chart.key) ||
+          panels.find(({ key }) => key === chart.panel)?.fold.open),
     );
   };
-  const names = () => shown().flatMap((chart) => chart.names);
+  // Those of the axis too: without them nobody knows where a step lay.
+  const names = () => [
+    ...new Set([
+      ...shown().flatMap((chart) => chart.names),
+      ...page.sources.map((source) => source.axes[page.axis]).filter(Boolean),
+    ]),
+  ];
 
   const fill = (node, wanted) => {
     const now = [...node.children];
@@ -124,8 +171,11 @@
       }
       return plots.get(chart.key).figure;
     };
+    const onTop = all.filter((chart) => page.pins.has(chart.key) && matches(chart));
+    pinned.hidden = !onTop.length;
+    fill(pinned.querySelector("[data-pinned]"), onTop.map(figureOf));
     for (const panel of panels) {
-      const mine = all.filter(({ panel: key }) => key === panel.key);
+      const mine = all.filter(({ panel: key, key: own }) => key === panel.key && !page.pins.has(own));
       const found = mine.filter(matches);
       panel.node.hidden = searching ? !found.length : !mine.length;
       const first = searching ? found : mine.filter(({ leads }) => leads);
@@ -135,6 +185,12 @@
       panel.count.textContent = String(rest.length);
       fill(panel.rest, panel.fold.open ? rest.map(figureOf) : []);
     }
+  };
+  const offer = () => {
+    for (const option of axis.options)
+      option.disabled = option.value !== "step" && !main.some((source) => source.axes[option.value]);
+    const given = [...axis.options].some(({ value, disabled }) => value === liked.axis && !disabled);
+    page.axis = axis.value = given ? liked.axis : "step";
   };
   const draw = (force) => {
     arrange();
@@ -168,35 +224,46 @@
     clearTimeout(looking);
     looking = setTimeout(async () => {
       if (!page.zoom) {
-        for (const source of page.sources) source.fine = null;
+        for (const source of page.sources) source.fine = {};
       } else {
         // a little more than is seen, so that a small move needs no new points
-        const { min, max } = page.zoom;
+        const { axis: which, min, max } = page.zoom;
         const room = (max - min) / 2;
-        const coarse = (source) => names().some((name) => (source.series.get(name)?.steps.length ?? 0) > 400);
-        await Promise.all(
-          page.sources
-            .filter(coarse)
-            .map((source) => source.closer(names(), min - room, max + room).catch(() => {})),
-        );
+        const closer = (source) => {
+          const coarse = names().filter((name) => (source.series.get(name)?.steps.length ?? 0) > 400);
+          const stretch = (along) => [along.step(min - room), along.step(max + room)];
+          const asked = [];
+          const along = axes.axisOf(source, which);
+          const bySteps = coarse.filter((name) => !source.byTime(name));
+          const byTime = coarse.filter((name) => source.byTime(name));
+          if (which === page.axis && along.known && bySteps.length)
+            asked.push(source.closer(bySteps, ...stretch(along), "step"));
+          if (which === "time" && byTime.length) {
+            const clock = axes.clockOf(source, source.series.get(byTime[0]).steps[0]);
+            asked.push(source.closer(byTime, ...stretch(clock), "time"));
+          }
+          return Promise.all(asked).catch(() => {});
+        };
+        await Promise.all(page.sources.map(closer));
       }
       draw(false);
     }, CLOSER_MS);
   };
   const move = (by, factor) => {
-    const [from, to] = page.whole();
+    const which = page.zoom?.axis ?? page.axis;
+    const [from, to] = page.whole(which);
     const { min, max } = page.zoom ?? { min: from, max: to };
     const half = ((max - min) / 2) * factor;
     const middle = (min + max) / 2 + by * (max - min);
     if (middle - half <= from && middle + half >= to) page.onWhole();
-    else page.onZoom(Math.max(from, middle - half), Math.min(to, middle + half));
+    else page.onZoom(which, Math.max(from, middle - half), Math.min(to, middle + half));
   };
 
   // --- fetching ---
 
   let bandOf = "";
   const loadBand = async () => {
-    const wanted = names();
+    const wanted = names().filter((name) => !main[0].byTime(name));
     const key = wanted.join("\n");
     if (!root.dataset.band || !wanted.length || key === bandOf) return;
     bandOf = key;
@@ -207,6 +274,7 @@
   const load = async (which) => {
     const wanted = names();
     await Promise.all(which.map((source) => source.load(source.known && wanted.length ? wanted : null)));
+    offer();
     // one run may lead with a chart that another folds away
     const asked = names();
     await Promise.all(
@@ -251,10 +319,35 @@
     clearTimeout(typed);
     typed = setTimeout(more, 150);
   });
-  smooth.addEventListener("change", () => {
+  const say = () => {
+    smoothValue.textContent = page.weight ? page.weight.toFixed(2) : "none";
+  };
+  Object.assign(smooth, { value: String(page.weight) });
+  Object.assign(log, { checked: page.log });
+  Object.assign(clip, { checked: page.clip });
+  say();
+  smooth.addEventListener("input", () => {
     page.weight = Number(smooth.value);
-    draw(true);
+    say();
+    keep();
+    later(() => draw(true));
   });
+  axis.addEventListener("change", () => {
+    page.axis = liked.axis = axis.value;
+    page.zoom = null;
+    for (const source of page.sources) source.fine = {};
+    keep();
+    more();
+  });
+  for (const [box, name] of [
+    [log, "log"],
+    [clip, "clip"],
+  ])
+    box.addEventListener("change", () => {
+      page[name] = box.checked;
+      keep();
+      draw(true);
+    });
   for (const { fold } of panels) fold.addEventListener("toggle", more);
   const press = (id, act) => document.getElementById(id).addEventListener("click", act);
   press("chart-reset", () => page.onWhole());

@@ -119,7 +119,7 @@ def test_zoom_and_smoothing_stay_when_new_points_arrive(
     page.goto(f"{live_server.url}/p/arguments/runs/{run.pk}/?tab=charts")
     plot = page.locator("figure .u-over")
     expect(plot).to_be_visible()
-    page.get_by_label("Smoothing").select_option("0.9")
+    page.get_by_label("Smoothing").fill("0.9")
     box = plot.bounding_box()
     page.mouse.move(box["x"] + box["width"] * 0.25, box["y"] + 40)
     page.mouse.down()
@@ -137,6 +137,50 @@ def test_zoom_and_smoothing_stay_when_new_points_arrive(
     assert before[:64] == zoomed[:64]
     assert zoomed != whole
     shot(page, "charts-smoothed")
+
+
+@pytest.mark.parametrize("phone", [False, True], ids=["desk", "phone"])
+def test_the_charts_are_drawn_as_a_person_likes_them_and_stay_so(
+    live_server, open_page, sign_in, project, phone
+) -> None:
+    run = run_make(project, config={"steps": 60})
+    steps = list(range(1, 61))
+    walk = [i % 7 / 7 for i in steps]
+    walk[30] = 900.0  # one wild value
+    metrics_add(run, 1, steps, drill__value=walk)
+    at = [1_800_000_000 + 60 * i for i in steps]
+    metrics_add(run, 2, at, machine__step=steps, machine__cpu=[2.0] * 60)
+    page = open_page(phone=phone, dark=phone)
+    sign_in(page, "emil")
+    page.goto(f"{live_server.url}/p/arguments/runs/{run.pk}/?tab=charts")
+    value = page.locator("figure", has_text="drill/value")
+    expect(value.locator("canvas")).to_be_visible()
+    axis = page.get_by_label("Horizontal axis")
+    expect(axis.locator("option[value=epochs]")).to_be_disabled()  # not measured
+    expect(value.locator(".reading")).to_contain_text("at 60")
+    axis.select_option("time")
+    expect(value.locator(".reading")).to_contain_text(" h")
+    page.get_by_label("Clip outliers").check()
+    expect(value).to_contain_text("1 outlier clipped.")
+    page.get_by_label("Log scale").check()
+    expect(value).to_contain_text("8 values of 0 or less: not on a log scale.")
+    page.get_by_label("Smoothing").focus()
+    page.keyboard.press("End")
+    expect(page.locator("#chart-smooth-value")).to_have_text("0.99")
+    pin = value.get_by_role("button", name="Keep the chart of")
+    pin.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#chart-pinned figure")).to_have_count(1)
+    with page.expect_download() as download:
+        value.get_by_role("button", name="as SVG").click()
+    assert "<path" in download.value.path().read_text()
+    readable(page, "run-chart-options")
+    shot(page, f"charts-options-{'phone' if phone else 'desk'}")
+
+    page.reload()
+    expect(page.locator("#chart-pinned figure")).to_contain_text("drill/value")
+    expect(axis).to_have_value("time")
+    expect(page.get_by_label("Log scale")).to_be_checked()
 
 
 def test_marks_are_reached_by_keyboard_and_what_is_folded_is_fetched_when_opened(

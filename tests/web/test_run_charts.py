@@ -7,12 +7,14 @@ import pytest
 from django.utils import timezone
 
 from apps.accounts.models import Project
+from apps.monitoring.selectors.diagnosis import run_diagnosis
 from apps.training.models import Alert, Run, RunAttempt, Sample
 from apps.training.screens.charts import bands_of
 from apps.training.screens.histograms import median, quantile
 from apps.training.screens.panels import charts_of
 from apps.training.selectors.metrics import Spread, histograms
 from apps.training.selectors.results import samples_chosen
+from apps.training.services.points import metrics_store
 from measures.duplicates import repeated_share
 from tests.web.world import event_add, metrics_add, run_make
 from workers.contract.metrics import metric_or_own
@@ -87,6 +89,67 @@ def test_a_metric_on_which_something_was_found_leads_whatever_it_is():
     names = [f"response/other_{i}" for i in range(9)]
     charts = charts_of("ppo", [*names, "response/zzz"], {"response/zzz"})
     assert next(chart for chart in charts if chart.key == "response/zzz").leads
+
+
+def test_the_curves_of_a_machine_have_a_panel_of_their_own_without_an_empty_gpu_chart():
+    charts = charts_of("sft", ["loss", "machine/cpu", "machine/disk_free"])
+    machine = [chart for chart in charts if chart.panel == "machine"]
+    assert [(chart.key, chart.leads) for chart in machine] == [
+        ("machine/cpu", True),
+        ("machine/disk_free", False),
+    ]
+    assert [chart.to_json()["by_time"] for chart in charts] == [False, True, True]
+    (alone,) = charts_of("sft", ["machine/gpu_use/0"])
+    assert alone.leads
+
+
+NOON = 1_800_000_000
+
+
+@pytest.fixture
+def sampled(ppo) -> Run:
+    """Sampled over half an hour, died, and was resumed from step 4."""
+    metrics_add(
+        ppo, 5, [NOON, NOON + 900, NOON + 1800], machine__step=[2, 5, 9], machine__cpu=[1, 2, 3]
+    )
+    RunAttempt.objects.create(run=ppo, number=2, resumed_from_step=4, last_seq=0)
+    metrics_store(
+        run=ppo,
+        attempt=2,
+        series={"machine/step": [(NOON + 3600, 6.0)], "loss": [(5, 1.5), (6, 1.4)]},
+    )
+    return ppo
+
+
+def test_a_resumed_run_keeps_the_curves_of_the_machine_that_died(data, sampled):
+    told = data("?names=machine/step&names=machine/cpu&names=loss")
+    series = told["series"]
+    assert series["machine/cpu"]["steps"] == [NOON, NOON + 900, NOON + 1800]
+    assert series["machine/step"]["steps"] == [NOON, NOON + 900, NOON + 1800, NOON + 3600]
+    assert series["loss"]["steps"] == [0, 1, 2, 3, 4, 5, 6]  # of steps the later attempt counts
+    assert told["axes"] == {"time": "machine/step"}
+
+
+def test_a_stretch_of_time_can_be_asked_for(data, sampled):
+    series = data(f"?names=machine/cpu&from={NOON + 600}&to={NOON + 1000}")["series"]
+    assert series["machine/cpu"]["steps"] == [NOON + 900]
+
+
+def test_machine_curves_are_in_a_table_of_their_own(emil, signed_in, sampled):
+    client = signed_in(emil)
+    by_step = client.get(address(sampled, "metrics.csv")).getvalue().decode().splitlines()
+    assert "machine/cpu" not in by_step[0]
+    assert len(by_step) == 1 + 7
+    by_time = client.get(address(sampled, "metrics.csv?by=time")).getvalue().decode().splitlines()
+    assert by_time[0] == "unix_seconds,machine/cpu,machine/step"
+    assert by_time[1] == f"{NOON},1.0,2.0"
+    page = client.get(address(sampled, "?tab=charts")).content.decode()
+    assert "at 1,800,000,000" not in page
+
+
+def test_a_diagnosis_reads_steps_and_not_seconds(sampled):
+    found = run_diagnosis(sampled)
+    assert (found.first_step, found.last_step) == (0, 6)
 
 
 # --- what stands on them ---

@@ -62,6 +62,11 @@ class Metrics:
     values: Mapping[str, list[float | str | None]]
 
 
+def is_by_time(name: str) -> bool:
+    """Whether the steps of the metric's points are Unix seconds, not steps of the training."""
+    return name.startswith("machine/")
+
+
 OUTPUT = "output"  # the level of lines that the trainer's process printed, whoever wrote them
 
 

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass, replace
 
 TRAINING, EVALUATION, BEHAVIOUR = "training", "evaluation", "behaviour"
+MACHINE = "machine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -584,6 +585,53 @@ METRICS = (
         BEHAVIOUR,
     ),
     Metric("behaviour/copied_share/reference", "Copied by the reference", "share", BEHAVIOUR),
+    # --- the machine, by time ---
+    Metric(
+        "machine/cpu",
+        "CPU of the run",
+        "cores",
+        MACHINE,
+        about="All processes of the run on this machine.",
+        leads=True,
+    ),
+    Metric(
+        "machine/memory",
+        "Memory of the run",
+        "GiB",
+        MACHINE,
+        about="Resident; pages that processes share count in each.",
+        leads=True,
+    ),
+    Metric(
+        "machine/gpu_use/<gpu>",
+        "GPU utilisation",
+        "share",
+        MACHINE,
+        about="Of the time in which a kernel was running.",
+        leads=True,
+        together=True,
+    ),
+    Metric(
+        "machine/gpu_memory/<gpu>",
+        "GPU memory in use",
+        "GiB",
+        MACHINE,
+        about="Of the whole card, whoever uses it.",
+        leads=True,
+        together=True,
+    ),
+    Metric("machine/step", "Step reached", "steps", MACHINE, about="Flat where the run waits."),
+    Metric("machine/cpu_all", "CPU of the machine", "cores", MACHINE),
+    Metric("machine/memory_all", "Memory of the machine in use", "GiB", MACHINE),
+    Metric(
+        "machine/disk_free",
+        "Free space in the work folder",
+        "GiB",
+        MACHINE,
+        about="At 0 the run ends with disk_full.",
+    ),
+    Metric("machine/disk_read", "Read from disk", "MiB/s", MACHINE, about="By the run."),
+    Metric("machine/disk_written", "Written to disk", "MiB/s", MACHINE, about="By the run."),
 )
 
 _BY_NAME = {metric.name: metric for metric in METRICS}

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from workers.control import end_with_parent
+from workers.machine import ATTEMPT, MARK, processes_of
 
 # What a trainer gets of the worker's environment: what a trainer reads, and nothing else.
 #
@@ -126,9 +127,6 @@ def trainer_environment(ours: Mapping[str, str]) -> dict[str, str]:
 
 
 ROOT = Path(__file__).resolve().parents[2]
-# Carried by everything a trainer starts, in whatever session: who bears them belongs to that
-# attempt of that run.
-MARK, ATTEMPT = "CONCORD_RUN", "CONCORD_ATTEMPT"
 _UNTIL_DEAD_S = 5.0
 _CRASHES = {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
 TAIL_BYTES = 8_000
@@ -154,7 +152,7 @@ class Trainer:
     ) -> None:
         """`environment` is added to what the trainer gets of ours. What an earlier attempt of
         `run` may have left on this machine is ended first."""
-        end_processes_of(run, attempt)
+        endprocesses_of(run, attempt)
         self._run, self._attempt = run, attempt
         self._output = output
         self._kills_before = _out_of_memory_kills()
@@ -193,7 +191,7 @@ class Trainer:
         self._signal_group(signal.SIGKILL)
         self._process.wait()
         self._dead = True
-        end_processes_of(self._run, self._attempt)
+        endprocesses_of(self._run, self._attempt)
         with contextlib.suppress(OSError):
             self._process.stdin.close()  # type: ignore[union-attr] # piped when it was started
 
@@ -239,30 +237,16 @@ class Trainer:
         return "killed", f"The {called} was killed from outside ({name})."
 
 
-def end_processes_of(run: str, attempt: int) -> None:
+def endprocesses_of(run: str, attempt: int) -> None:
     """Kill whatever on this machine was started for `run` up to this attempt: ranks and data
     loaders lead sessions of their own, which no signal to the trainer's group reaches. A later
     attempt may be at work here already, and stays. Waits a few seconds for their end."""
     deadline = time.monotonic() + _UNTIL_DEAD_S
-    while (found := _processes_of(run, attempt)) and time.monotonic() < deadline:
+    while (found := processes_of(run, attempt)) and time.monotonic() < deadline:
         for pid in found:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.02)
-
-
-def _processes_of(run: str, last: int) -> list[int]:
-    """Those that bear the marks of `run` and of an attempt up to the `last`; a zombie has no
-    environment left to bear them in."""
-    mark, number = f"{MARK}={run}".encode(), f"{ATTEMPT}=".encode()
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError, ValueError):
-            marks = (process / "environ").read_bytes().split(b"\0")
-            attempts = [int(word.removeprefix(number)) for word in marks if word.startswith(number)]
-            if mark in marks and max(attempts, default=last) <= last:
-                found.append(int(process.name))
-    return [pid for pid in found if pid != os.getpid()]
 
 
 def _end_with(parent: int) -> Callable[[], None]:

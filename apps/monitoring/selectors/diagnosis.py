@@ -17,7 +17,7 @@ from apps.training.models import Run, RunEvent
 from apps.training.selectors import attempt_ends, metric_columns, pages
 from apps.training.selectors.reference import baseline_of
 from workers.config import recipe_config
-from workers.contract.events import Evidence
+from workers.contract.events import Evidence, is_by_time
 from workers.diagnosis.replay import diagnose
 from workers.rules.choices import diagnosing_rules, needed_metrics
 from workers.rules.diagnosis import (
@@ -125,7 +125,7 @@ def evidence_said(run: Run) -> list[Evidence]:
 def _diagnosed(run: Run) -> Diagnosed:
     begun, kind = thread_time(), trained_kind(run)
     baseline = _baseline(run)
-    columns = metric_columns(run=run)
+    columns = {name: one for name, one in metric_columns(run=run).items() if not is_by_time(name)}
     series = analysed_series(columns, kind)
     steps = _union(_distinct_steps(columns).values())
     failed = (run.step, run.failure_kind, run.failure_message) if run.failure_kind else None

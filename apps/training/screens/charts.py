@@ -1,7 +1,7 @@
 """The charts tab of a run: what is asked for, by whom it is drawn, and the same in figures."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from apps.training.screens import histograms as spread
 from apps.training.screens.panels import ENOUGH, PANELS, References, references, source
 from apps.training.selectors.metrics import Spread, histogram_names, histograms, metric_series
 from apps.training.selectors.results import DetectorFinding
+from workers.contract.events import is_by_time
 from workers.contract.metrics import headline_names, metric_or_own
 from workers.rules.choices import BY_NAME, title_of
 from workers.rules.rule import Rule
@@ -45,6 +46,7 @@ def charts_context(run: Run, asked: QueryDict) -> dict[str, Any]:
             metric_summary(name, points)
             | {"title": metric_or_own(name).title, "unit": metric_or_own(name).unit}
             for name, points in series.items()
+            if not is_by_time(name)
         ],
         "panels": PANELS,
         "sources": [source(run, role="self", colour=1), *behind],
@@ -58,6 +60,15 @@ def charts_context(run: Run, asked: QueryDict) -> dict[str, Any]:
             (n, v) for n in asked if not n.startswith(("from-", "to-")) for v in asked.getlist(n)
         ],
     }
+
+
+# What a curve can be drawn over besides its steps, and the metric that says where each step lay.
+AXES = {"time": "machine/step", "epochs": "epoch", "tokens": "num_tokens"}
+
+
+def axes_of(known: Collection[str]) -> dict[str, str]:
+    """Those of `AXES` that the run has measured."""
+    return {axis: name for axis, name in AXES.items() if name in known}
 
 
 def _band_url(run: Run, found: References) -> str:

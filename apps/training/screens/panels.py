@@ -1,4 +1,4 @@
-"""The charts of a run in three panels: training, evaluation, behaviour (SPEC F1).
+"""The charts of a run in four panels: training, evaluation, behaviour (SPEC F1), and its machine.
 
 Of each panel the few charts that matter most come first; the others are folded away. A chart holds
 one metric, or those that are read together: the components of a reward, the flagged phrases.
@@ -13,9 +13,11 @@ from django.urls import reverse
 from apps.common.errors import Missing
 from apps.training.models import Run
 from apps.training.selectors.pages import runs_for_list
+from workers.contract.events import is_by_time
 from workers.contract.metrics import (
     BEHAVIOUR,
     EVALUATION,
+    MACHINE,
     METRICS,
     TRAINING,
     headline_names,
@@ -38,6 +40,7 @@ PANELS = (
     Panel(TRAINING, "Training", "The objective and the updates."),
     Panel(EVALUATION, "Evaluation", "The same held-out prompts or rows each time."),
     Panel(BEHAVIOUR, "Behaviour", "Properties of the answers, apart from their score."),
+    Panel(MACHINE, "Machine", "What the run used, by hours since its first sample."),
 )
 
 
@@ -55,7 +58,7 @@ class Chart:
     leads: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return asdict(self) | {"by_time": is_by_time(self.names[0])}
 
 
 def charts_of(
@@ -70,16 +73,21 @@ def charts_of(
         own = min((places[name] for name in chart.names if name in places), default=None)
         if own is not None:
             return 0, own, chart.key
-        return 1, _RANK.get(chart.key, len(_RANK)), chart.key
+        return 1, _RANK.get(_registered(chart), len(METRICS)), chart.key
 
     arranged: list[Chart] = []
     for panel in PANELS:
         mine = sorted((chart for chart in charts if chart.panel == panel.key), key=rank)
-        chosen = [c for c in mine if rank(c)[0] == 0 or c.key in _RANK] or mine
+        chosen = [c for c in mine if rank(c)[0] == 0 or _registered(c) in _RANK] or mine
         leading = {chart.key for chart in chosen[:MOST_LEADING]}
         leading |= {chart.key for chart in mine if set(chart.names) & set(marked)}
         arranged += [replace(chart, leads=chart.key in leading) for chart in mine]
     return arranged
+
+
+def _registered(chart: Chart) -> str:
+    """The entry of a chart; one of several that is alone goes by the entry of all."""
+    return metric_or_own(chart.names[0]).prefix if len(chart.names) == 1 else chart.key
 
 
 def _charts(names: Collection[str]) -> list[Chart]:

@@ -13,6 +13,7 @@ from apps.common.errors import DomainError
 from apps.training.metric_blocks import Column, Head, Point, Value, decode, joined
 from apps.training.models import MetricBlock, Run, RunEvent
 from apps.training.selectors.runs import attempt_ends
+from workers.contract.events import is_by_time
 
 __all__ = [
     "Point",
@@ -43,6 +44,7 @@ def metric_series(
 
     Points of an attempt count up to the step that the next one resumed from, so a run that was
     cut shows no gap and no point twice. A step measured twice in one attempt shows its last value.
+    The steps of `machine/…` are Unix seconds: of those every attempt counts in full.
     """
     columns = metric_columns(
         run=run, names=names, prefix=prefix, from_step=from_step, to_step=to_step
@@ -132,22 +134,26 @@ def _read(
     for attempt, seq, first, last, head, body in blocks.values_list(*fields):
         newest = max(newest or (0, 0), (attempt, seq))
         end = min(high, ends.get(attempt, inf))
-        if first > end:
+        asked = _asked(head, wanted, prefix)
+        if first > end:  # a machine's past counts however far the next attempt went back
+            asked = [name for name in asked if is_by_time(name)]
+        if not asked:
             continue
         within = _Within(low, end) if first < low or last > end else None
-        asked = _asked(head, wanted, prefix)
+        by_time = _Within(low, high) if first < low or last > high else None
         for name, one in decode(head, body, names=asked).items():
-            kept = within(one) if within else one
+            limits = by_time if is_by_time(name) else within
+            kept = limits(one) if limits else one
             if len(kept):
                 found.setdefault(name, []).append(kept)
     tidy = _Tidy()
     return {name: tidy(joined(parts)) for name, parts in sorted(found.items())}, newest
 
 
-def _asked(head: bytes, wanted: set[str] | None, prefix: str | None) -> list[str] | None:
-    if wanted is None:
-        return None
+def _asked(head: bytes, wanted: set[str] | None, prefix: str | None) -> list[str]:
     names = Head.read(head).names
+    if wanted is None:
+        return names
     return [name for name in names if name in wanted or (prefix and name.startswith(prefix))]
 
 

@@ -23,6 +23,7 @@ from apps.training.selectors import pages
 from apps.training.selectors.metrics import curve_names, histograms
 from apps.training.selectors.results import alerts_that_count, findings
 from workers.artifacts import ArtifactError, ArtifactMissing, StoreUnreachable
+from workers.contract.events import is_by_time
 
 POINTS, MOST_POINTS, MOST_NAMES = 1000, 20_000, 100
 EVERY_POINT = 10**9
@@ -56,6 +57,8 @@ def run_metrics(request: Request, run_id: str) -> HttpResponse:
         "charts": [chart.to_json() for chart in charts],
         "limits": screen.limits_of(run),
         "alerts": found,
+        "axes": screen.axes_of(known),
+        "began": int(run.started_at.timestamp()) if run.started_at else None,
     }
     return JsonResponse(data, headers={"ETag": etag})
 
@@ -100,11 +103,16 @@ def run_band(request: Request, run_id: str) -> HttpResponse:
 @require_safe
 @project_page(STAFF)
 def run_metrics_csv(request: Request, run_id: str) -> StreamingHttpResponse:
-    """One row per step, one column per metric, every point."""
+    """One row per step, one column per metric, every point; with `by=time` the curves of the
+    machine, one row per sample."""
     run = selectors.run_get(project=request.project, run_id=run_id)
-    series = selectors.metric_series(run=run, max_points=EVERY_POINT)
-    response = StreamingHttpResponse(_csv(series), content_type="text/csv; charset=utf-8")
-    response["Content-Disposition"] = content_disposition_header(True, f"{run.pk}-metrics.csv")
+    by_time = request.GET.get("by") == "time"
+    names = [name for name in curve_names(run) if is_by_time(name) == by_time]
+    series = selectors.metric_series(run=run, names=names, max_points=EVERY_POINT)
+    rows = _csv("unix_seconds" if by_time else "step", series)
+    response = StreamingHttpResponse(rows, content_type="text/csv; charset=utf-8")
+    what = "machine" if by_time else "metrics"
+    response["Content-Disposition"] = content_disposition_header(True, f"{run.pk}-{what}.csv")
     return response
 
 
@@ -115,10 +123,10 @@ class _CsvEcho:
         return line
 
 
-def _csv(series: dict[str, list[tuple[int, Any]]]) -> Iterator[str]:
+def _csv(first: str, series: dict[str, list[tuple[int, Any]]]) -> Iterator[str]:
     writer = csv.writer(_CsvEcho())
     # A worker chooses the names: a spreadsheet must not take one for a formula.
-    yield writer.writerow(["step", *map(safe_cell, series)])
+    yield writer.writerow([first, *map(safe_cell, series)])
     columns = [dict(points) for points in series.values()]
     for step in sorted(set().union(*columns)):
         yield writer.writerow([step, *("" if (v := c.get(step)) is None else v for c in columns)])

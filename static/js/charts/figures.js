@@ -21,7 +21,19 @@
     });
   };
 
-  const words = (name, series) => {
+  // What lies within three quartile ranges of the middle half (Tukey's outer fences); null where
+  // there is no spread to judge by.
+  const fences = (values) => {
+    const sorted = values.filter((value) => value !== null && value !== undefined).sort((a, b) => a - b);
+    if (sorted.length < 8) return null;
+    const quarter = sorted[Math.floor((sorted.length - 1) / 4)];
+    const three = sorted[Math.ceil((3 * (sorted.length - 1)) / 4)];
+    const room = 3 * (three - quarter);
+    return room > 0 ? [quarter - room, three + room] : null;
+  };
+
+  // `where` puts the place of a point into words.
+  const words = (name, series, where) => {
     let n = 0,
       first = -1,
       last = -1,
@@ -37,9 +49,9 @@
     });
     if (!n) return `${name}: no numbers yet.`;
     const broken = series.broken.length
-      ? ` ${series.broken.length} values are no number, first at step ${series.broken[0]}.`
+      ? ` ${series.broken.length} values are no number, first ${where(series.broken[0])}.`
       : "";
-    return `${name}: ${n} points, from ${number(series.values[first])} at step ${series.steps[first]} to ${number(series.values[last])} at step ${series.steps[last]}; least ${number(least)}, greatest ${number(greatest)}.${broken}`;
+    return `${name}: ${n} points, from ${number(series.values[first])} ${where(series.steps[first])} to ${number(series.values[last])} ${where(series.steps[last])}; least ${number(least)}, greatest ${number(greatest)}.${broken}`;
   };
 
   // light-dark() is resolved by asking an element, not by reading the token
@@ -73,5 +85,5 @@
   // Colour alone tells nobody apart who cannot see it: each run has its dashes too.
   const DASHES = [[], [7, 3], [2, 3], [9, 3, 2, 3], [4, 4], [1, 2]];
 
-  Object.assign(concord, { figures: { number, smoothed, words, inks, faded, DASHES } });
+  Object.assign(concord, { figures: { number, smoothed, fences, words, inks, faded, DASHES } });
 })();

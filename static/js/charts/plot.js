@@ -2,10 +2,12 @@
 // with what stands on it: current limits, alerts with the stretch from their onset, new attempts.
 (() => {
   const concord = (window.concord ??= {});
-  const { number, smoothed, words, faded, DASHES } = concord.figures;
+  const { number, smoothed, fences, words, faded, DASHES } = concord.figures;
+  const { clockOf, WORDS } = concord.axes;
   const HEIGHT = 170;
   const FEW = 40; // points that are drawn as dots too
 
+  const plain = (value) => String(Number(value.toPrecision(12)));
   const element = (tag, className, text) => {
     const made = document.createElement(tag);
     if (className) made.className = className;
@@ -22,15 +24,36 @@
       if (this.behind) this.zoomed();
     }
 
-    // Shows the steps that the page has zoomed to.
+    // Shows the stretch that the page has zoomed to, where it is of this chart's axis.
     zoomed() {
       this.behind = !this.inView;
       if (this.behind || !this.plot) return;
-      const steps = this.plot.data[0];
-      this.plot.setScale("x", this.page.zoom ?? { min: steps[0], max: steps[steps.length - 1] });
+      const xs = this.plot.data[0];
+      this.plot.setScale("x", this.zoom ?? { min: xs[0], max: xs[xs.length - 1] });
     }
 
-    // `page` has sources, inks, weight, zoom, band(name), onZoom(min, max), onWhole().
+    get zoom() {
+      return this.page.zoom?.axis === this.axis ? this.page.zoom : null;
+    }
+
+    // What it is drawn over: a machine is, whatever the page says, drawn over time.
+    get axis() {
+      return this.chart.by_time ? "time" : this.page.axis;
+    }
+
+    along(source) {
+      const { chart, page } = this;
+      return chart.by_time
+        ? clockOf(source, source.series.get(chart.names[0])?.steps[0])
+        : page.along(source);
+    }
+
+    place(source, step) {
+      return this.along(source).at(step);
+    }
+
+    // `page` has sources, inks, weight, axis, log, clip, zoom, pins, along(source), band(name),
+    // onZoom(axis, min, max), onWhole(), onPin(key).
     constructor(chart, page) {
       this.chart = chart;
       this.page = page;
@@ -45,11 +68,21 @@
       if (chart.names.length === 1) titles.append(" ", element("code", "", chart.names[0]));
       if (chart.unit) titles.append(" ", element("span", "unit", chart.unit));
       this.reading = element("span", "reading");
-      const save = element("button", "button quiet small", "PNG");
-      save.type = "button";
-      save.setAttribute("aria-label", `Download the chart of ${chart.title} as PNG`);
-      save.addEventListener("click", () => this.save());
-      this.caption.append(titles, this.reading, save);
+      const button = (text, label, act) => {
+        const made = element("button", "button quiet small", text);
+        made.type = "button";
+        made.setAttribute("aria-label", label);
+        made.addEventListener("click", act);
+        return made;
+      };
+      this.pin = button("Pin", `Keep the chart of ${chart.title} on top`, () => page.onPin(chart.key));
+      const tools = element("span", "chart-buttons");
+      tools.append(
+        this.pin,
+        button("PNG", `Download the chart of ${chart.title} as PNG`, () => this.save("png")),
+        button("SVG", `Download the chart of ${chart.title} as SVG`, () => this.save("svg")),
+      );
+      this.caption.append(titles, this.reading, tools);
       this.host = element("div", "plot");
       this.host.setAttribute("aria-hidden", "true");
       this.marks = element("div", "marks");
@@ -73,7 +106,7 @@
       const lines = [];
       if (chart.names.length > 1) {
         const source = page.sources[0];
-        const own = chart.names.filter((name) => source.series.has(name));
+        const own = this.along(source).known ? chart.names.filter((name) => source.series.has(name)) : [];
         const plain = own.filter((name) => !name.endsWith("/reference"));
         for (const name of own) {
           const partner = name.replace(/\/reference$/, "");
@@ -94,7 +127,7 @@
       }
       for (const source of page.sources) {
         const series = source.visible ? source.at(chart.names[0]) : undefined;
-        if (!series) continue;
+        if (!series || !this.along(source).known) continue;
         const main = source.role !== "reference";
         const ink = page.inks[`series-${source.colour}`];
         const dash = page.sources.length > 1 ? DASHES[(source.colour - 1) % DASHES.length] : [];
@@ -115,24 +148,21 @@
 
     data(lines, band) {
       const weight = this.page.weight;
-      const tables = lines.map(({ series, level }) => {
+      const drawn = (values) => (this.page.log ? values.map((v) => (v > 0 ? v : null)) : values);
+      const tables = lines.map(({ source, series, level }) => {
+        const along = this.along(source);
         if (level) {
           // measured once, before the first step: drawn across as what the others began from
           const value = series.values.at(-1);
-          const [from, to] = this.page.whole();
-          return [
-            [from, to],
-            [value, value],
-            [null, null],
-          ];
+          return [this.page.whole(this.axis), drawn([value, value]), [null, null]];
         }
         return [
-          series.steps,
-          series.values,
-          weight ? smoothed(series.values, weight) : series.values.map(() => null),
+          series.steps.map((step) => along.at(step)),
+          drawn(series.values),
+          drawn(weight ? smoothed(series.values, weight) : series.values.map(() => null)),
         ];
       });
-      if (band) tables.push([band.steps, band.high, band.low]);
+      if (band) tables.push([band.steps, drawn(band.high), drawn(band.low)]);
       return tables.length > 1 ? uPlot.join(tables) : (tables[0] ?? [[], [], []]);
     }
 
@@ -146,12 +176,17 @@
       }
       force ||= this.stale;
       this.stale = false;
-      const band = this.chart.names.length === 1 ? this.page.band(this.chart.names[0]) : null;
+      // a band lies over steps: the runs behind it have no clock in common
+      const band =
+        this.chart.names.length === 1 && this.axis === "step" ? this.page.band(this.chart.names[0]) : null;
       this.now = lines;
       const shape = JSON.stringify([
         lines.map(({ source, name }) => [source.id, name]),
         Boolean(band),
         this.page.weight,
+        this.axis,
+        this.page.log,
+        this.page.clip,
         lines.map(({ series }) => series.steps.length <= FEW),
       ]);
       const stamp = [...lines.map(({ series }) => series), band];
@@ -161,16 +196,17 @@
       if (!this.plot || force || shape !== this.shape) this.build(lines, band);
       else {
         this.quiet = true;
-        this.plot.setData(this.data(lines, band), !this.page.zoom);
+        this.plot.setData(this.data(lines, band), !this.zoom);
         this.quiet = false;
-        if (this.page.zoom) this.plot.redraw();
+        if (this.zoom) this.plot.redraw();
       }
       this.shape = shape;
       this.tell();
     }
 
     build(lines, band) {
-      const { inks, weight, zoom } = this.page;
+      const { inks, weight, log } = this.page;
+      const zoom = this.zoom;
       const axis = {
         stroke: inks["text-2"],
         grid: { stroke: inks.line, width: 1 },
@@ -207,14 +243,21 @@
           height: HEIGHT,
           legend: { show: false },
           cursor: {
-            sync: { key: "run", setSeries: false },
+            sync: { key: `run-${this.axis}`, setSeries: false },
             drag: { x: true, y: false },
             points: { size: 6 },
           },
-          scales: { x: { time: false }, y: { range: (_, least, most) => this.range(least, most) } },
+          scales: {
+            x: { time: false },
+            y: { distr: log ? 3 : 1, range: (u, least, most) => this.range(u, least, most) },
+          },
           axes: [
-            { ...axis, size: 28, space: 60 },
-            { ...axis, size: 56, values: (_, ticks) => ticks.map(number) },
+            { ...axis, size: 28, space: 60, values: (_, ticks) => ticks.map(plain) },
+            {
+              ...axis,
+              size: 56,
+              values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : number(tick))),
+            },
           ],
           series,
           bands,
@@ -225,6 +268,7 @@
               (u) => {
                 if (u.select.width < 4) return;
                 this.page.onZoom(
+                  this.axis,
                   u.posToVal(u.select.left, "x"),
                   u.posToVal(u.select.left + u.select.width, "x"),
                 );
@@ -233,9 +277,9 @@
             setScale: [
               (u, key) => {
                 // a double click shows the whole run again, in every chart
-                if (key !== "x" || this.quiet || this.page.spreading || !this.page.zoom) return;
+                if (key !== "x" || this.quiet || this.page.spreading || !this.zoom) return;
                 const { min, max } = u.scales.x;
-                if (Math.abs(min - this.page.zoom.min) > 1e-9 || Math.abs(max - this.page.zoom.max) > 1e-9)
+                if (Math.abs(min - this.zoom.min) > 1e-9 || Math.abs(max - this.zoom.max) > 1e-9)
                   this.page.onWhole();
               },
             ],
@@ -249,14 +293,44 @@
     }
 
     // A limit that lies near the curve is in the picture; a far one must not flatten the curve.
-    range(least, most) {
-      if (least === null || most === null) return [0, 1];
+    range(u, least, most) {
+      const { clip, log } = this.page;
+      if (least === null || most === null) return log ? [1, 10] : [0, 1];
+      const fence = clip ? fences(this.seenValues(u)) : null;
+      if (fence) [least, most] = [Math.max(least, fence[0]), Math.min(most, fence[1])];
+      if (log) {
+        // a fence may lie below 0, the least value that is drawn does not
+        const [low, high] = uPlot.rangeLog(least, most, 10, false);
+        return low < high ? [low, high] : [low / 10, low * 10];
+      }
       const span = most - least || Math.abs(most) || 1;
       for (const { value } of this.limits()) {
         if (value > most && value - most < span) most = value;
         if (value < least && least - value < span) least = value;
       }
       return uPlot.rangeNum(least, most, 0.1, true);
+    }
+
+    seenValues(u) {
+      const [xs] = u.data;
+      // the page's zoom: uPlot asks for this range before it has set that one
+      const { min, max } = this.zoom ?? { min: -Infinity, max: Infinity };
+      const seen = (_, i) => xs[i] >= min && xs[i] <= max;
+      return this.now.flatMap(({ level }, i) => (level ? [] : (u.data[1 + 2 * i] ?? []).filter(seen)));
+    }
+
+    // What the picture leaves out, in words.
+    hidden() {
+      const { clip, log } = this.page;
+      const said = [];
+      const values = this.now.flatMap(({ series }) => series.values).filter((value) => value !== null);
+      const low = log ? values.filter((value) => value <= 0).length : 0;
+      if (low) said.push(`${low} value${low === 1 ? "" : "s"} of 0 or less: not on a log scale.`);
+      const seen = clip && this.plot ? this.seenValues(this.plot) : [];
+      const fence = fences(seen);
+      const out = fence ? seen.filter((v) => v !== null && (v < fence[0] || v > fence[1])).length : 0;
+      if (out) said.push(`${out} outlier${out === 1 ? "" : "s"} clipped.`);
+      return said;
     }
 
     limits() {
@@ -283,6 +357,7 @@
       const perPixel = (max - min) / (bbox.width / devicePixelRatio);
       const move = (now) =>
         this.page.onZoom(
+          this.axis,
           min - (now.clientX - event.clientX) * perPixel,
           max - (now.clientX - event.clientX) * perPixel,
         );
@@ -313,9 +388,12 @@
       };
       ctx.save();
       ctx.lineWidth = pixel;
+      const own = this.page.sources[0];
+      const at = (source, step) =>
+        this.along(source).known ? u.valToPos(this.place(source, step), "x", true) : Number.NaN;
       const upright = (step, ink, text) => {
-        const x = u.valToPos(step, "x", true);
-        if (!inside(x)) return;
+        const x = at(own, step);
+        if (this.chart.by_time || !inside(x)) return;
         ctx.strokeStyle = ink;
         ctx.setLineDash([3 * pixel, 3 * pixel]);
         ctx.beginPath();
@@ -327,23 +405,22 @@
         ctx.font = `${10 * pixel}px sans-serif`;
         ctx.fillText(text, x + 3 * pixel, bbox.top + 10 * pixel);
       };
-      const own = this.page.sources[0];
       for (const { step, number: n } of own.role === "self" ? own.attempts : [])
         upright(step, inks["line-strong"], `attempt ${n}`);
       if (this.page.step !== null) upright(this.page.step, inks.accent, `step ${this.page.step}`);
       for (const { value, stops } of this.limits())
         across(u.valToPos(value, "y", true), stops ? inks.bad : inks.warn, [6, 4]);
       const alerts = this.alerts();
-      for (const { onset, step, severity, threshold } of alerts) {
+      for (const { onset, step, severity, threshold, source } of alerts) {
         const ink = severity === "critical" ? inks.bad : inks.warn;
         if (typeof threshold === "number") across(u.valToPos(threshold, "y", true), ink, [6, 4]);
-        const from = Math.max(bbox.left, u.valToPos(onset, "x", true));
-        const to = Math.min(bbox.left + bbox.width, u.valToPos(step, "x", true));
+        const from = Math.max(bbox.left, at(source, onset));
+        const to = Math.min(bbox.left + bbox.width, at(source, step));
         if (to > from) {
           ctx.fillStyle = faded(ink, 0.14);
           ctx.fillRect(from, bbox.top, to - from, bbox.height);
         }
-        const x = u.valToPos(step, "x", true);
+        const x = at(source, step);
         if (!inside(x)) continue;
         const base = bbox.top + bbox.height;
         ctx.fillStyle = ink;
@@ -354,26 +431,26 @@
         ctx.fill();
       }
       ctx.fillStyle = inks.bad;
-      for (const { series } of this.now ?? [])
+      for (const { series, source } of this.now ?? [])
         for (const step of series.broken) {
-          const x = u.valToPos(step, "x", true);
+          const x = at(source, step);
           if (inside(x)) ctx.fillRect(x - pixel, bbox.top, 2 * pixel, 6 * pixel);
         }
       ctx.restore();
-      this.place(u, alerts);
+      this.buttons(u, alerts);
     }
 
-    place(u, alerts) {
+    buttons(u, alerts) {
       const pixel = devicePixelRatio;
       const key = JSON.stringify(alerts.map(({ step, rule, source }) => [source.id, step, rule]));
       if (key !== this.marked) {
         this.marked = key;
         this.marks.replaceChildren(...alerts.map((alert) => this.button(alert)));
       }
-      alerts.forEach(({ step }, i) => {
-        const x = u.valToPos(step, "x", true);
+      alerts.forEach(({ step, source }, i) => {
+        const x = u.valToPos(this.place(source, step), "x", true);
         const button = this.marks.children[i];
-        button.hidden = x < u.bbox.left || x > u.bbox.left + u.bbox.width;
+        button.hidden = !(x >= u.bbox.left && x <= u.bbox.left + u.bbox.width);
         button.style.left = `${x / pixel}px`;
         button.style.top = `${(u.bbox.top + u.bbox.height) / pixel}px`;
       });
@@ -419,9 +496,12 @@
     // --- in words ---
 
     tell() {
+      const where = (at) =>
+        this.chart.by_time ? WORDS.time(this.place(this.page.sources[0], at)) : `at step ${at}`;
+      this.pin.setAttribute("aria-pressed", String(this.page.pins.has(this.chart.key)));
       const single = this.now.length === 1 && this.now[0].source.role === "self";
       this.summary.textContent = this.now
-        .map(({ label, name, series }) => words(single ? name : label, series))
+        .map(({ label, name, series }) => words(single ? name : label, series, where))
         .join(" ");
       const many = this.chart.names.length > 1;
       this.legend.hidden = !many;
@@ -438,7 +518,11 @@
         ({ value, bound, stops }) =>
           `${stops ? "stops" : "alarms"} ${bound === "above" ? "over" : "under"} ${number(value)}`,
       );
-      this.foot.textContent = [this.chart.about, limits.length ? `Guardrail ${limits.join(", ")}.` : ""]
+      this.foot.textContent = [
+        this.chart.about,
+        limits.length ? `Guardrail ${limits.join(", ")}.` : "",
+        ...this.hidden(),
+      ]
         .filter(Boolean)
         .join(" ");
       this.read(this.plot?.cursor.idx);
@@ -451,15 +535,18 @@
         .filter(({ level }) => !level)
         .slice(0, 5)
         .map((line) => {
-          const value = at === undefined ? line.series.values.at(-1) : this.near(line.series, at);
+          const value = at === undefined ? line.series.values.at(-1) : this.near(line, at);
           const shown = element("span", `ink-${line.number}`, number(value));
           return shown;
         });
-      const step = at ?? this.now[0]?.series.steps.at(-1);
-      this.reading.replaceChildren(...parts, step === undefined ? "" : `at ${step}`);
+      const [first] = this.now;
+      const x =
+        at ?? (first?.series.steps.length ? this.place(first.source, first.series.steps.at(-1)) : undefined);
+      this.reading.replaceChildren(...parts, x === undefined ? "" : WORDS[this.axis](x));
     }
 
-    near({ steps, values }, at) {
+    near({ source, series: { steps, values } }, place) {
+      const at = this.along(source).step(place) + 1e-6; // there and back again rounds
       let low = 0,
         high = steps.length - 1;
       while (low < high) {
@@ -470,14 +557,17 @@
       return steps[low] <= at ? values[low] : null;
     }
 
-    save() {
-      this.plot.root.querySelector("canvas").toBlob((blob) => {
+    save(kind) {
+      const name = `${this.page.sources[0].id}-${this.chart.key.replaceAll("/", "-")}.${kind}`;
+      const give = (blob) => {
         const link = document.createElement("a");
         link.href = URL.createObjectURL(blob);
-        link.download = `${this.page.sources[0].id}-${this.chart.key.replaceAll("/", "-")}.png`;
+        link.download = name;
         link.click();
         URL.revokeObjectURL(link.href);
-      });
+      };
+      if (kind === "svg") give(new Blob([concord.svgOf(this)], { type: "image/svg+xml" }));
+      else this.plot.root.querySelector("canvas").toBlob(give);
     }
 
     resize() {

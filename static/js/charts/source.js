@@ -7,7 +7,9 @@
     constructor({ id, name, page, url, live, role, colour }) {
       Object.assign(this, { id, name, page, url, live, role, colour });
       this.series = new Map(); // metric → {steps, values, broken}, of the whole run
-      this.fine = null; // {from, to, series}: the same, closer, where one has zoomed in
+      this.fine = {}; // step, time → {from, to, series}: the same, closer, where one has zoomed in
+      this.axes = {}; // time, epochs, tokens → the metric that says where a step lay
+      this.began = null; // Unix seconds
       this.charts = [];
       this.limits = [];
       this.alerts = [];
@@ -36,8 +38,8 @@
       this.etag = answer.headers.get("ETag") ?? "";
       this.asked = address;
       this.known = true;
-      const { charts, limits, alerts, attempts, live } = told;
-      Object.assign(this, { charts, limits, alerts, attempts, live });
+      const { charts, limits, alerts, attempts, live, axes, began } = told;
+      Object.assign(this, { charts, limits, alerts, attempts, live, axes, began });
       for (const [name, series] of Object.entries(told.series)) this.series.set(name, series);
       return true;
     }
@@ -50,8 +52,14 @@
       return this.charts.some((chart) => chart.names.includes(name));
     }
 
-    // Finer points of a stretch of steps; what lies outside stays as coarse as it was.
-    async closer(names, from, to) {
+    byTime(name) {
+      return this.charts.some((chart) => chart.by_time && chart.names.includes(name));
+    }
+
+    // Finer points of a stretch of steps, or of Unix seconds; what lies outside stays as coarse as
+    // it was.
+    async closer(names, from, to, unit) {
+      if (!names.length) return;
       const query = new URLSearchParams({
         from: String(Math.max(0, Math.floor(from))),
         to: String(Math.max(0, Math.ceil(to))),
@@ -59,14 +67,15 @@
       for (const name of names) query.append("names", name);
       const answer = await fetch(`${this.url}?${query}`, { cache: "no-store" });
       if (!answer.ok || answer.redirected) return;
-      this.fine = { from, to, series: (await answer.json()).series };
+      this.fine[unit] = { from, to, series: (await answer.json()).series };
     }
 
     at(name) {
       const whole = this.series.get(name);
-      const fine = this.fine?.series[name];
+      const closer = this.fine[this.byTime(name) ? "time" : "step"];
+      const fine = closer?.series[name];
       if (!whole || !fine?.steps.length) return whole;
-      const { from, to } = this.fine;
+      const { from, to } = closer;
       const before = whole.steps.findIndex((step) => step >= from);
       const after = whole.steps.findIndex((step) => step > to);
       const joined = (key) => [

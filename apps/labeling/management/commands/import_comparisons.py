@@ -129,7 +129,7 @@ class Command(BaseCommand):
         return report, bool(problems)
 
     def _read(self, project: Project, given: dict[str, Any]) -> FileRows:
-        chosen = answers_become(project.pk)
+        chosen = answers_become(project)
         chosen |= {name: given[name] for name in _ANSWERS if given[name] is not None}
         chosen |= {
             name: given[name]
