@@ -48,10 +48,11 @@ class Emitter:
             self._remember_step(event)
 
     def _remember_step(self, event: Event) -> None:
+        steps: tuple[int | None, ...]
         if isinstance(event, Metrics):
-            steps = [] if all(map(is_by_time, event.values)) else event.steps
+            steps = () if all(map(is_by_time, event.values)) else tuple(event.steps)
         else:
-            steps = [getattr(event, "step", None)]
+            steps = (getattr(event, "step", None),)
         known = [step for step in (self.step, *steps) if step is not None]
         self.step = max(known, default=None)
 

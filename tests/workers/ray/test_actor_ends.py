@@ -83,18 +83,26 @@ def run(owner: Owner, shop: Workshop) -> Iterator[Callable[..., Outcome]]:
 
 
 def in_the_middle(
-    monkeypatch: pytest.MonkeyPatch, act: Callable[[RayDrawer], None], *, rollout: int
+    monkeypatch: pytest.MonkeyPatch,
+    act: Callable[[RayDrawer], None],
+    *,
+    rollout: int,
+    answers: int = 3,
 ) -> list[int]:
-    """Have `act` done after the third answer of a rollout, the first of which is 1; the processes
+    """Have `act` done after so many answers of a rollout, the first of which is 1; the processes
     of the actors that were there then."""
     drawn, seen, actors = RayDrawer.draw_published, [], []
 
+    def reached(self: RayDrawer, count: int) -> None:
+        if count == answers and len(seen) == rollout:
+            actors.extend(self._ray.get([a.ready.remote() for a in self.pool.actors]))
+            act(self)
+
     def draw(self: RayDrawer, chunks: Any) -> Any:
         seen.append(len(chunks))
-        for count, one in enumerate(drawn(self, chunks)):
-            if count == 2 and len(seen) == rollout:
-                actors.extend(self._ray.get([a.ready.remote() for a in self.pool.actors]))
-                act(self)
+        reached(self, 0)
+        for count, one in enumerate(drawn(self, chunks), start=1):
+            reached(self, count)
             yield one
 
     monkeypatch.setattr(RayDrawer, "draw_published", draw)
@@ -152,7 +160,8 @@ def test_a_run_stopped_while_actors_draw_leaves_no_process_and_goes_on_as_if_it_
         hung.append(drawer._ray.get(drawer.pool.actors[0].ready.remote()))
         os.kill(hung[0], signal.SIGSTOP)
 
-    in_the_middle(monkeypatch, hang, rollout=1)
+    # Later it may have drawn all of its answers already.
+    in_the_middle(monkeypatch, hang, rollout=1, answers=0)
     resume = shop.resume(stopped)
     resumed = run(
         "stopped",
