@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from measures import ensembles
 from workers.config import PRESETS, SETTINGS, recipe_fields, settings_for
 from workers.config.rewards import AGGREGATES
 from workers.contract.events import RecipeError
 from workers.layouts.shards import Shares
+from workers.rewards import ensemble
 
 
 def refused(kind: str, values: dict) -> str:
@@ -103,7 +103,7 @@ def test_a_field_keeps_its_type_limits_and_choices() -> None:
 
 
 def test_the_ways_to_combine_an_ensemble_are_those_of_measures() -> None:
-    assert AGGREGATES == ensembles.AGGREGATES
+    assert AGGREGATES == ensemble.AGGREGATES
 
 
 def test_checking_a_configuration_loads_no_torch() -> None:
