@@ -102,7 +102,7 @@ def test_a_field_keeps_its_type_limits_and_choices() -> None:
     assert recipe_fields("nothing") == []
 
 
-def test_the_ways_to_combine_an_ensemble_are_those_of_measures() -> None:
+def test_the_ways_to_combine_an_ensemble_are_those_of_its_module() -> None:
     assert AGGREGATES == ensemble.AGGREGATES
 
 
