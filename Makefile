@@ -38,7 +38,7 @@ run: $(STAMP) ## start everything; Ctrl-C stops it; DEMO=no starts with an empty
 	@exec $(BIN)/python manage.py up $(if $(filter no,$(DEMO)),--no-demo)
 
 test: $(STAMP) ## the test suite but what test-spread runs
-	$(BIN)/python -m pytest -n auto --no-loadscope-reorder -m "not spread" --durations 25
+	$(BIN)/python -m pytest -n auto --no-loadscope-reorder -m "not spread and not long" --durations 25
 
 # Beside the same libraries, in place of the installed one; an upgrade is then the range in pyproject.toml.
 TRL ?= 1.15.0
@@ -49,9 +49,10 @@ test-trl: $(STAMP) ## the training tests on another release of TRL: make test-tr
 	  grpo_parts.py guarded_trainings.py resume.py)
 
 test-spread: $(STAMP) ## tests that train, drive Chromium, start Ray actors, servers or workers apart
-	$(BIN)/python -m pytest -n auto --no-loadscope-reorder -m spread --durations 25
+	$(BIN)/python -m pytest -n auto --no-loadscope-reorder -m "spread and not long" --durations 25
 
-test-system: $(STAMP) $(FUZZER) $(NOTEBOOKS) ## kill every part, fill the disk, fuzz the API, upload hostile files, run the notebooks; about 45 minutes
+test-system: $(STAMP) $(FUZZER) $(NOTEBOOKS) ## the long tests; kill every part, fill the disk, fuzz the API, upload hostile files, run the notebooks; about 50 minutes
+	$(BIN)/python -m pytest -n auto --no-loadscope-reorder -m long
 	$(BIN)/python -m tests.system.drill_kills
 	$(BIN)/python -m tests.system.drill_load
 	$(BIN)/python -m tests.system.drill_uploads

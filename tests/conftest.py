@@ -36,6 +36,13 @@ SPREAD = (
     "tests/workers/test_supervisor.py",
     "tests/workers/test_train.py",
 )
+# Load, killed actors and the way over S3: a minute or more each, run by `make test-system`.
+LONG = (
+    "tests/labeling/test_many_clients.py",
+    "tests/remote/test_frozen_over_s3.py",
+    "tests/workers/ray/test_actor_ends.py",
+    "tests/workers/ray/test_actors.py",
+)
 
 
 class Together(LoadScopeScheduling):
@@ -97,6 +104,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
             item.add_marker(pytest.mark.flaky(reruns=1))
         if any(place in item.path.as_posix() for place in SPREAD):
             item.add_marker(pytest.mark.spread)
+        if item.path.as_posix().endswith(LONG):
+            item.add_marker(pytest.mark.long)
     yield
     items.sort(key=_late)  # after pytest-django, which puts tests without a database last
 
