@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -82,6 +83,32 @@ def test_the_policy_learns_what_a_verifier_can_check(learned: Outcome) -> None:
     scores = learned.curve("eval/score")
     assert scores[12] > scores[0] + 0.3
     assert learned.summary["last"]["eval/score"] == scores[12]
+
+
+def test_the_policy_learns_what_a_function_of_an_installed_package_pays_for(
+    asked: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "paying.py").write_text(
+        "def pays(prompts, answers, rows):\n"
+        "    return [a.split().count(row['answer']) for a, row in zip(answers, rows)]\n"
+    )
+    info = tmp_path / "paying-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: paying\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[concord.rewards]\npays = paying:pays\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    config = PLANTED | {
+        "reward": {"type": "function", "name": "pays"},
+        "steps": 6,
+        "learning_rate": 1e-2,
+        "batch_size": 48,
+        "eval_every": 6,
+        "eval_prompts": 16,
+        "save_every": 6,
+    }
+    spec = asked.spec("grpo_function", "grpo", config, sft="base", prompts="answered")
+    scores = asked.run_here(spec).curve("eval/score")
+    assert scores[6] > scores[0] + 0.3
 
 
 @pytest.mark.parametrize(
