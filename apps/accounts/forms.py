@@ -1,5 +1,6 @@
 """Forms of the people pages. Rules live in services; a service's refusal lands on its field."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from allauth.account.forms import LoginForm
@@ -132,14 +133,15 @@ class ProjectForm(forms.ModelForm):
         widgets = {"description": forms.Textarea({"rows": 2})}
 
 
-def _answers_of(source: Project | None) -> str:
-    """What a new project with the settings of `source` is for, where nothing else is chosen."""
+def _named(words: str, source: Project | None, answers: Mapping[str, Mapping[Any, str]]) -> str:
+    """`words`, and what a new project with the settings of `source` is for, where nothing else is
+    chosen. `answers`: those of every question, by its name and the project."""
     said = []
     for question in registry.project_questions():
-        words = question.choices()
-        kept = question.answer(source) if source else next(iter(words))
-        said.append(words.get(kept, kept))
-    return ", ".join(said)
+        choices = question.choices()
+        kept = answers[question.name][source.pk] if source else next(iter(choices))
+        said.append(choices.get(kept, kept))
+    return f"{words} ({', '.join(said)})" if said else words
 
 
 class NewProjectForm(ProjectForm):
@@ -153,9 +155,9 @@ class NewProjectForm(ProjectForm):
         super().__init__(*args, **kwargs)
         choices: list[tuple[str, str, Project | None]] = [("", "Usual settings", None)]
         choices += [(one.slug, f"As in {one.name}", one) for one in projects]
+        answers = {one.name: one.answers(projects) for one in registry.project_questions()}
         self.fields["copy_of"].choices = [
-            (slug, f"{words} ({said})" if (said := _answers_of(source)) else words)
-            for slug, words, source in choices
+            (slug, _named(words, source, answers)) for slug, words, source in choices
         ]
         for question in registry.project_questions():
             asked = list(question.choices().items())

@@ -3,7 +3,7 @@
 Imports point backwards only; an app fills these lists in its `AppConfig.ready`.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -126,13 +126,14 @@ class SetupStep:
 @dataclass(frozen=True, slots=True)
 class ProjectQuestion:
     """Something that is asked where a project is made: one of `choices`, value to words, the first
-    unless another is chosen; `save` gets the project and the answer, `answer` reads it back."""
+    unless another is chosen; `save` gets the project and the answer, `answers` reads
+    those of several projects back, by primary key."""
 
     name: str
     label: str | Promise
     choices: Callable[[], Mapping[str, str]]
     save: Callable[[Any, str], None]
-    answer: Callable[[Any], str]
+    answers: Callable[[Sequence[Any]], Mapping[Any, str]]
 
 
 _nav: list[NavItem] = []

@@ -44,8 +44,8 @@ class LabelingConfig(AppConfig):
         from apps.labeling.selectors.ratings import has_rating_tasks
         from apps.labeling.services.projects import (
             labeling_settings_copy,
-            task_kind_of,
             task_kind_set,
+            task_kinds_of,
         )
 
         for signal in (post_save, post_delete):
@@ -63,7 +63,9 @@ class LabelingConfig(AppConfig):
         last_export("votes", "Votes", _votes)
         project_copy_add(labeling_settings_copy)
         project_question_add(
-            ProjectQuestion("task_kind", "What people do", _task_kinds, task_kind_set, task_kind_of)
+            ProjectQuestion(
+                "task_kind", "What people do", _task_kinds, task_kind_set, task_kinds_of
+            )
         )
         for step in (
             SetupStep(10, _("File"), "labeling:imports", has_tasks, ("labeling:import",)),

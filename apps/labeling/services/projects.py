@@ -1,6 +1,7 @@
 """Starting a project, its labeling settings, its guidelines."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import fields
 from datetime import date
 from typing import Any
@@ -286,16 +287,17 @@ def labeling_set_up(
     return settings
 
 
-def task_kind_of(project: Project) -> str:
-    """What a project asks; pairs where nothing else was chosen."""
-    kinds = LabelingSettings.objects.filter(project=project).values_list("task_kind", flat=True)
-    return str(kinds.first() or Task.Kind.PAIR)
+def task_kinds_of(projects: Sequence[Project]) -> dict[str, str]:
+    """What each project asks, by primary key; pairs where nothing else was chosen."""
+    chosen = LabelingSettings.objects.filter(project__in=projects)
+    kinds = dict(chosen.values_list("project", "task_kind"))
+    return {one.pk: str(kinds.get(one.pk) or Task.Kind.PAIR) for one in projects}
 
 
 def task_kind_set(project: Project, kind: str) -> None:
     """What a new project asks, whatever it has from a project whose settings it copied."""
     kind = setting_checked("task_kind", kind)
-    if kind != task_kind_of(project):
+    if kind != task_kinds_of([project])[project.pk]:
         LabelingSettings.objects.update_or_create(project=project, defaults={"task_kind": kind})
 
 

@@ -48,6 +48,7 @@ def charts_context(run: Run, asked: QueryDict) -> dict[str, Any]:
             for name, points in series.items()
             if not is_by_time(name)
         ],
+        "has_machine": any(map(is_by_time, series)),
         "panels": PANELS,
         "sources": [source(run, role="self", colour=1), *behind],
         "references": found,
