@@ -155,7 +155,9 @@ def assert_once(stack: Stack, run: Run) -> None:
     stored = RunEvent.objects.filter(run=run, attempt=1).order_by("seq")
     others = [event["seq"] for event in said if event["type"] != "Metrics"]
     assert list(stored.values_list("seq", flat=True)) == others
-    measured = sum(len(e["event"]["steps"]) for e in said if e["type"] == "Metrics")
+    measured = sum(
+        len(e["event"]["steps"]) * len(e["event"]["values"]) for e in said if e["type"] == "Metrics"
+    )
     blocks = MetricBlock.objects.filter(run=run, attempt=1)
     assert sum(blocks.values_list("points", flat=True)) == measured
 

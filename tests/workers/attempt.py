@@ -8,7 +8,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from workers.contract import Envelope, JobSpec, Limits, Resume, envelope_from_json, spec_to_json
+from workers.contract import (
+    Envelope,
+    JobSpec,
+    Limits,
+    Metrics,
+    Resume,
+    envelope_from_json,
+    spec_to_json,
+)
 from workers.contract.jobs import DATA, EVERY_GPU, ONE, PLAIN
 from workers.supervisor.child import end_with_parent
 
@@ -73,7 +81,7 @@ def points(envelopes: list[Envelope]) -> dict[int, float]:
     """step -> value of the drill's metric."""
     found = {}
     for envelope in envelopes:
-        if type(envelope.event).__name__ == "Metrics":
+        if isinstance(envelope.event, Metrics) and "drill/value" in envelope.event.values:
             values = envelope.event.values["drill/value"]
             found.update(zip(envelope.event.steps, values, strict=True))
     return found

@@ -18,6 +18,7 @@ from workers.contract import (
     Failed,
     Fault,
     Finished,
+    Metrics,
     Opened,
     Resume,
 )
@@ -144,7 +145,7 @@ def test_a_stop_saves_and_finishes_early(live: subprocess.Popen, tmp_path: Path)
     command_write(tmp_path / CONTROL_FILE, Command(STOP))
     live.send_signal(signal.SIGTERM)
     assert live.wait(5) == 0
-    *_, saved, last = [e.event for e in events_in(tmp_path)]
+    *_, saved, last = [e.event for e in events_in(tmp_path) if not isinstance(e.event, Metrics)]
     assert (type(saved), type(last), last.stopped_early) == (CheckpointSaved, Finished, True)
     assert saved.step == last.step
 
@@ -165,7 +166,7 @@ def test_a_stop_on_the_supervisors_own_account_ends_as_its_failure(
     command_write(tmp_path / CONTROL_FILE, Command(STOP, reason))
     live.send_signal(signal.SIGTERM)
     assert live.wait(5) == 1
-    *_, saved, last = [e.event for e in events_in(tmp_path)]
+    *_, saved, last = [e.event for e in events_in(tmp_path) if not isinstance(e.event, Metrics)]
     assert isinstance(saved, CheckpointSaved), "a checkpoint comes first"
     assert (last.kind, last.retryable, last.step) == ("lease_lost", True, saved.step)
 
@@ -175,7 +176,7 @@ def test_an_unexplained_sigterm_saves_and_says_terminated(
 ) -> None:
     live.send_signal(signal.SIGTERM)
     assert live.wait(5) == 1
-    *_, saved, last = [e.event for e in events_in(tmp_path)]
+    *_, saved, last = [e.event for e in events_in(tmp_path) if not isinstance(e.event, Metrics)]
     assert isinstance(saved, CheckpointSaved)
     assert (last.kind, last.retryable) == ("terminated", True)
 

@@ -175,7 +175,7 @@ def test_a_run_stopped_while_actors_draw_leaves_no_process_and_goes_on_as_if_it_
     assert resumed.curve("rollout/workers_replaced")[3] >= 1
     assert resumed.curve("rollout/redrawn")[3] >= 1
     assert gone(set(hung))
-    same = {n for n in here.metric_names() if not n.startswith(("time/", "throughput/"))}
+    same = here.repeated_names()
     after = {n: {3: here.curve(n)[3]} for n in same if 3 in here.curve(n)}
     assert len(after) > 40
     assert {n: {3: resumed.curve(n).get(3)} for n in after} == after

@@ -66,6 +66,8 @@ TEMPLATE = (
 )
 ROOT = Path(__file__).parents[3]
 
+MEASURED = ("time/", "throughput/", "machine/")  # groups of metrics that differ between equal runs
+
 
 def word_tokenizer() -> PreTrainedTokenizerFast:
     """One token per word."""
@@ -310,3 +312,8 @@ class Outcome:
 
     def metric_names(self) -> set[str]:
         return {name for event in self.all("Metrics") for name in event["values"]}
+
+    def repeated_names(self) -> set[str]:
+        """The metrics that a second run of the same job has as well: neither what is measured by a
+        clock nor the machine's curves, which a run of a few seconds ends before."""
+        return {name for name in self.metric_names() if not name.startswith(MEASURED)}

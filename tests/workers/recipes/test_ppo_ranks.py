@@ -35,7 +35,6 @@ from workers.contract.jobs import (
 
 pytestmark = pytest.mark.spread
 
-CLOCKS = ("time/", "throughput/")  # what differs between any two runs
 ROUNDING = 1e-4  # relative, over three steps of sums in another order; seen: under 1e-6
 SMALL = PLANTED_PPO | {
     "steps": 3,
@@ -158,9 +157,7 @@ def differing(wanted: Outcome, found: Outcome, *, after: int = -1) -> dict[str, 
     """Figures of which a point from step `after` on is missing, too many, or off by more than
     rounding."""
     off = {}
-    for name in wanted.metric_names() | found.metric_names():
-        if name.startswith(CLOCKS):
-            continue
+    for name in wanted.repeated_names() | found.repeated_names():
         one, other = (
             {s: math.inf if v is None else v for s, v in outcome.curve(name).items() if s > after}
             for outcome in (wanted, found)

@@ -9,15 +9,9 @@ import pytest
 from tests.workers.recipes.conftest import PLANTED_PPO
 from tests.workers.recipes.language import Outcome, Workshop
 
-CLOCKS = ("time/", "throughput/")  # what differs between any two runs
-
 
 def curves(outcome: Outcome) -> dict[str, dict[int, float]]:
-    return {
-        name: outcome.curve(name)
-        for name in sorted(outcome.metric_names())
-        if not name.startswith(CLOCKS)
-    }
+    return {name: outcome.curve(name) for name in sorted(outcome.repeated_names())}
 
 
 def stop_and_resume(

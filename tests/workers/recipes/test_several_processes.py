@@ -21,7 +21,6 @@ from safetensors.torch import load_file
 from tests.workers.recipes import several
 from tests.workers.recipes.conftest import SUBJECTS
 from tests.workers.recipes.language import ROOT, Outcome, Workshop, assistant, user
-from tests.workers.recipes.test_resume import CLOCKS
 from workers.contract.events import RecipeError
 from workers.contract.jobs import (
     ACCELERATE,
@@ -205,9 +204,7 @@ def alone(shop: Workshop, name: str) -> Outcome:
 
 def differing(one: Outcome, two: Outcome, tolerance: float = 2e-5) -> Iterator[str]:
     """Metrics that are not those of one process, but for rounding."""
-    for name in sorted(one.metric_names() | two.metric_names()):
-        if name.startswith(CLOCKS):
-            continue
+    for name in sorted(one.repeated_names() | two.repeated_names()):
         expected, found = numbers(one, name), numbers(two, name)
         if found != pytest.approx(expected, abs=tolerance, rel=tolerance, nan_ok=True):
             yield f"{name}: {expected} and {found}"
@@ -279,10 +276,9 @@ def test_a_training_whose_weights_are_split_goes_on_where_it_was(
 ) -> None:
     whole, again = together[str(JOBS[name].goes_on)], together[name]
     assert again.summary["step"] == whole.summary["step"]
-    for metric in sorted(again.metric_names()):
+    for metric in sorted(again.repeated_names()):
         later = {s: v for s, v in numbers(whole, metric).items() if s > 2}
-        if not metric.startswith(CLOCKS):
-            assert numbers(again, metric) == pytest.approx(later, rel=1e-5, abs=1e-6), metric
+        assert numbers(again, metric) == pytest.approx(later, rel=1e-5, abs=1e-6), metric
     assert min(again.curve("loss")) == 3
 
 
