@@ -208,7 +208,7 @@ class Store:
         if self._is_local() and Path(self._at(relative)).resolve() == local.resolve():
             manifest, size = tree_manifest(local)
         else:
-            names, size = _tree_names(local)
+            names, size = files_below(local)
             copied = _at_once(
                 {name: (self.put_file, local / name, f"{relative}/{name}") for name in names}
             )
@@ -351,11 +351,12 @@ def file_sha256(path: Path) -> str:
 
 def tree_manifest(folder: Path) -> tuple[dict[str, str], int]:
     """({relative name: sha256}, total bytes) of a local folder, without its own manifest."""
-    names, size = _tree_names(folder)
+    names, size = files_below(folder)
     return {name: file_sha256(folder / name) for name in names}, size
 
 
-def _tree_names(folder: Path) -> tuple[list[str], int]:
+def files_below(folder: Path) -> tuple[list[str], int]:
+    """(relative names, total bytes) of a local folder, without its own manifest."""
     names = sorted(
         str(path.relative_to(folder).as_posix())
         for path in folder.rglob("*")
@@ -420,9 +421,15 @@ def model_files(names: Iterable[str], part: str = MERGED) -> dict[str, str]:
         kept = {n.removeprefix(adapter): n for n in names if n.startswith(adapter)}
         kept |= {n: n for n in names if n.startswith((*_TOKENIZER, *_PAPERS)) and "/" not in n}
     else:
-        kept = {n: n for n in names if not n.startswith((f"{RESUME}/", *_BEFORE))}
-        kept = {n: n for n in kept if f"/{adapter}" not in f"/{n}"}  # members have theirs
+        kept = {
+            n: n for n in without_state(names) if f"/{adapter}" not in f"/{n}"
+        }  # of members too
     return dict(sorted((OWN_CARD if n == CARD else n, source) for n, source in kept.items()))
+
+
+def without_state(names: Iterable[str]) -> list[str]:
+    """What makes up the model of a checkpoint, its adapters included."""
+    return [name for name in names if not name.startswith((f"{RESUME}/", *_BEFORE))]
 
 
 def papers(names: Iterable[str]) -> list[str]:

@@ -66,6 +66,7 @@ SENTENCES: dict[str, str] = {
     "membership.removed": "removed {subject}, who was {role}",
     "membership.resumed": "resumed {subject}",
     "model.approved": "approved the model {model} ({subject})",
+    "model.copied": "copied the model {subject} into the project {project}",
     "model.downloaded": "downloaded the model {subject} ({part})",
     "model.rejected": "rejected the model {model} ({subject}): {reason}",
     "model.retired": "retired the model {model} ({subject}): {reason}",

@@ -32,6 +32,14 @@ def memberships_of(user: User) -> list[Membership]:
     )
 
 
+def administered_with(*, project: Project, user: User) -> QuerySet[Project]:
+    """The other projects, archived or not, that the user administers as they administer this one:
+    what such a person may carry from one to the other."""
+    mine = user.memberships.filter(role=Role.ADMIN).values_list("project", flat=True)
+    found = Project.objects.filter(pk__in=mine).exclude(pk=project.pk).order_by("name")
+    return found if project.pk in mine else found.none()
+
+
 def may_create_projects(user: User) -> bool:
     """Site administrators, whom they allow it, and whoever administers a project already."""
     return (

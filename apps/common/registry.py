@@ -142,6 +142,7 @@ _overview: dict[str, str] = {}
 _annotator_pages: dict[str, str] = {}
 _dispute_pages: list[str] = []
 _deletion_checks: list[Callable[[Any], None]] = []
+_deletion_steps: list[Callable[[Any], None]] = []
 _run_uses: list[Callable[[Any], list[str]]] = []
 _copies: list[Callable[[Any, Any], None]] = []
 _facts: list[Callable[[Collection[Any]], Mapping[str, Mapping[str, Any]]]] = []
@@ -245,6 +246,18 @@ def deletion_check_add(check: Callable[[Any], None]) -> None:
 def deletion_check(project: Any) -> None:
     for check in _deletion_checks:
         check(project)
+
+
+def deletion_step_add(step: Callable[[Any], None]) -> None:
+    """`step` takes a project that is being deleted and lets go of what other projects point at. It
+    raises a `DomainError` where that cannot be now; then nothing is deleted."""
+    if step not in _deletion_steps:
+        _deletion_steps.append(step)
+
+
+def deletion_steps(project: Any) -> None:
+    for step in _deletion_steps:
+        step(project)
 
 
 def run_uses_add(uses: Callable[[Any], list[str]]) -> None:

@@ -7,6 +7,7 @@ from apps.common.registry import (
     NavItem,
     audit_subjects_add,
     deletion_check_add,
+    deletion_step_add,
     nav_add,
     run_results_add,
 )
@@ -36,7 +37,9 @@ class TrainingConfig(AppConfig):
         from apps.training.models import Run
         from apps.training.selectors.results import run_results
         from apps.training.selectors.runs import no_run_goes_on
+        from apps.training.services.sharing import project_copies_release
 
         run_results_add(run_results)
         audit_subjects_add(("alert", "pairs", "run"), named_by(Run, "name", "training:run"))
         deletion_check_add(no_run_goes_on)
+        deletion_step_add(project_copies_release)

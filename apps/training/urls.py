@@ -53,6 +53,7 @@ urlpatterns = [
         name="model_download",
     ),
     path("<slug:slug>/models/<str:checkpoint_id>/push/", models.model_push_page, name="model_push"),
+    path("<slug:slug>/models/<str:checkpoint_id>/copy/", models.model_copy_page, name="model_copy"),
     path(
         "<slug:slug>/models/<str:checkpoint_id>/evaluate/",
         launch.model_evaluate,

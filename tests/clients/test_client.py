@@ -98,6 +98,7 @@ COVERED = [
     operations.models_page("p", offset=0, limit=1, filters={}),
     operations.model("p", "m"),
     operations.model_download("p", "m", part="merged"),
+    operations.model_copy("p", "m", {}),
     operations.runs_page("p", offset=0, limit=1, filters={}),
     operations.launch("p", {}),
     operations.estimate("p", {}),

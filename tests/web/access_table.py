@@ -617,6 +617,7 @@ TRAINING = [
         args=lambda w: {"checkpoint_id": w.checkpoint.pk},
         ok=404,
     ),
+    post("training:model_copy", STAFF, args=lambda w: {"checkpoint_id": w.checkpoint.pk}),
     post("training:model_push", STAFF, args=lambda w: {"checkpoint_id": w.checkpoint.pk}),
     # a drill's checkpoint answers no prompts
     post(
@@ -647,6 +648,13 @@ TRAINING_API = [
     api(f"GET {A_MODEL}", STAFF, args=lambda w: {"checkpoint_id": w.checkpoint.pk}),
     api(
         f"GET {A_MODEL}/download", STAFF, args=lambda w: {"checkpoint_id": w.checkpoint.pk}, ok=404
+    ),
+    api(
+        f"POST {A_MODEL}/copy",
+        STAFF,
+        args=lambda w: {"checkpoint_id": w.checkpoint.pk},
+        data={"project": "nowhere"},
+        ok=404,
     ),
     api(
         f"POST {A_MODEL}/push",

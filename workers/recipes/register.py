@@ -1,9 +1,10 @@
 """A model from elsewhere becomes a checkpoint, like those that runs train.
 
-No inputs: `model` and `adapter` name folders on the worker or ids on a hub. The kind of run says
-what the model is for: `register_policy` a causal language model, `register_reward` a model with one
-score, `register_encoder` a body that a reward model may start from. Whatever could not be used
-later is refused before anything is saved, with what to do about it: docs/register.md.
+`model` and `adapter` name folders on the worker or ids on a hub; with the input `base`, a model of
+another project, it is a copy of that one as it is. The kind of run says what the model is for:
+`register_policy` a causal language model, `register_reward` a model with one score,
+`register_encoder` a body that a reward model may start from. Whatever could not be used later is
+refused before anything is saved, with what to do about it: docs/register.md.
 """
 
 import json
@@ -33,6 +34,7 @@ from transformers.models.auto.modeling_auto import (
 )
 from transformers.utils import is_gguf_available
 
+from workers.artifacts import files_below, papers, without_state
 from workers.config import settings_for
 from workers.config.inference import RegisterSettings
 from workers.context import RunContext
@@ -97,6 +99,8 @@ def run(context: RunContext) -> dict[str, Any]:
     purpose = PURPOSES[name]
     set_seed(context.spec.seed)  # of a pooler that no file holds
     context.progress(0, None, "reading")
+    if context.spec.input("base") is not None:
+        return _copied(context, settings, purpose)
     source = _source("model", settings.model)
     adapter = _source("adapter", settings.adapter).folder if settings.adapter else None
     if adapter is not None:
@@ -122,6 +126,31 @@ def run(context: RunContext) -> dict[str, Any]:
         shutil.copyfile(paper, folder / paper.name)
     context.save_checkpoint(folder, step=0, tags=["last", "final"], metrics={})
     context.log(f"Registered {purpose.what}: {architecture}, {told['parameters']:,} parameters.")
+    return {"step": 0, **told}
+
+
+def _copied(context: RunContext, settings: RegisterSettings, purpose: Purpose) -> dict[str, Any]:
+    """The input as it is stored, but for the state of its trainer, with the licence of the model
+    that it began as (input `licence`)."""
+    found = context.input_path("base")
+    names, _ = files_below(found)
+    folder = context.workdir / "model"
+    for name in without_state(names):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(found / name, folder / name)
+    if context.spec.input("licence") is not None:
+        theirs = context.input_path("licence")
+        for name in papers(files_below(theirs)[0]):
+            if not (folder / name).exists():
+                shutil.copyfile(theirs / name, folder / name)
+    if context.should_stop() == "cancel":
+        return {"step": 0}
+    context.progress(0, None, "saving")
+    context.save_checkpoint(folder, step=0, tags=["last", "final"], metrics={})
+    context.log(f"Copied {purpose.what} of the project {settings.model.partition('/')[0]}.")
+    told = {"model": settings.model, "registered_as": purpose.what, "licence": _licence(folder)}
+    if (folder / "config.json").is_file():  # an ensemble has one in each member
+        told["architecture"] = next(iter(read_config(folder).architectures or ()), "")
     return {"step": 0, **told}
 
 

@@ -129,6 +129,7 @@ def project_delete(*, project: Project, typed: str, by: User) -> None:
     if typed.strip() != project.name:
         raise DomainError(f"Type the name of the project, {project.name}.", field="typed")
     registry.deletion_check(project)
+    registry.deletion_steps(project)
     for model, path in models_of_projects():
         model._default_manager.filter(**{path: project}).delete()
     audit_record(action="project.deleted", actor=by, project=project, subject=project.slug)

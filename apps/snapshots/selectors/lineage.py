@@ -135,7 +135,9 @@ def _made(link: Any, seen: set[str]) -> Made:
         return Made(link.role, run, (), ())
     seen.add(run.pk)
     checkpoints = tuple(run.checkpoints.order_by("step"))
-    later = tuple(_made(after, seen) for after in _readers(run))
+    later = tuple(
+        _made(after, seen) for after in _readers(run) if after.run.project_id == run.project_id
+    )  # copies in other projects show where they come from themselves
     return Made(link.role, run, checkpoints, later)
 
 

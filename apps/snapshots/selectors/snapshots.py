@@ -11,7 +11,8 @@ from django.db import connection
 from django.db.models import Count, Max, Min, Q, QuerySet
 from numpy.typing import NDArray
 
-from apps.accounts.models import Membership, Project, Role, User
+from apps.accounts.models import Project, User
+from apps.accounts.selectors import administered_with
 from apps.common.errors import Missing
 from apps.labeling.models import Annotator, Comparison, LabelingSettings, Prompt, Slot, Vote
 from apps.snapshots.assembling.assembly import anonymous
@@ -70,10 +71,9 @@ def mixable(*, project: Project, user: User) -> dict[str, list[Snapshot]]:
 
 def taken_over(*, project: Project, user: User) -> QuerySet[Snapshot]:
     """The project's datasets, and those of every other project where the user administers both."""
-    roles = Membership.objects.filter(user=user, role=Role.ADMIN)
-    administered = set(roles.values_list("project", flat=True))
-    projects = administered if project.pk in administered else {project.pk}
-    return Snapshot.objects.filter(project__in=projects).select_related("project")
+    others = administered_with(project=project, user=user)
+    rows = Snapshot.objects.filter(Q(project=project) | Q(project__in=others))
+    return rows.select_related("project")
 
 
 def snapshot_get(*, project: Project, snapshot_id: str) -> Snapshot:

@@ -16,6 +16,7 @@ from apps.training.models import Checkpoint, Run
 from apps.training.selectors import pages
 from apps.training.selectors.cards import model_card
 from apps.training.services.downloads import member_of, model_archive, model_push, parts_of
+from apps.training.services.sharing import model_copy
 from workers.artifacts import MERGED
 
 router = Router(tags=["models"])
@@ -141,3 +142,29 @@ def model_push_run(request: HttpRequest, slug: str, checkpoint_id: str, payload:
     """A run of the kind `push`, on a worker that holds the token; its `summary` has the address."""
     model = model_of(request, slug, checkpoint_id)
     return Status(201, RunOut.of(model_push(model=model, user=request.user, **payload.dict())))
+
+
+class CopyIn(Schema):
+    project: str = Field(max_length=60, description="slug of the project to copy it into")
+    name: str = Field("", max_length=120, description="of the run there; the model's unless given")
+    idempotency_key: str = Field("", max_length=80)
+
+
+@router.post(
+    BASE + "/{checkpoint_id}/copy",
+    auth=needs("train"),
+    response={201: RunOut},
+    summary="Copy it into another project",
+)
+def model_copy_run(request: HttpRequest, slug: str, checkpoint_id: str, payload: CopyIn) -> Status:
+    """For whoever administers both. A run of the kind `register_*` in the other project makes a
+    model of its own there, with the lineage of this one and without an approval."""
+    model = model_of(request, slug, checkpoint_id)
+    run = model_copy(
+        model=model,
+        slug=payload.project,
+        name=payload.name,
+        user=request.user,
+        idempotency_key=payload.idempotency_key,
+    )
+    return Status(201, RunOut.of(run))

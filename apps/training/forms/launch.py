@@ -68,6 +68,7 @@ ROLE_LABELS = {
     "reward_data": "The reward model's pairs",
     "demonstrations": "Demonstrations",
     "model": "Model",
+    "licence": "What the copied model began as",
 }
 ROLE_HELP = {
     "judge": "A reward model from other annotators; it scores, and never trains.",
@@ -180,6 +181,8 @@ class RunForm(NeedsForm):
         judges = held_out_judges(self.project.pk) if self.kind in REWARDED else set()
         found: dict[tuple[Role, bool], Any] = {}  # several roles take the same things
         for role, rule in KINDS[self.kind].roles.items():
+            if rule.by_service:
+                continue
             key = (rule, role == "reward")
             if key not in found:
                 found[key] = _role_choices(self.project, rule, judges if key[1] else set())

@@ -85,7 +85,9 @@ def _is_registered(run: Run) -> bool:
 
 
 def _named(run: Run) -> str:
-    """The model that a run's configuration names."""
+    """The model that a run's configuration names; none of a copy, which names another project's."""
+    if _is_registered(run) and started_from(run) is not None:
+        return ""
     return str(run.config.get("model" if _is_registered(run) else "base_model") or "")
 
 

@@ -142,6 +142,7 @@ class Ancestor:
     state: str
     checkpoint_id: str | None = None
     step: int | None = None
+    project: str = ""  # slug of another project, of whose model this one is a copy
     inputs: list["Ancestor"] = field(default_factory=list)
 
 
@@ -154,21 +155,30 @@ class Descendant:
     name: str
     kind: str
     state: str
+    project: str = ""  # slug of another project, whose copy of the model this is
     outputs: list["Descendant"] = field(default_factory=list)
 
 
-def lineage_up(run: Run, *, depth: int = DEPTH) -> list[Ancestor]:
-    """The inputs of `run`, each with its own inputs, down to the snapshots."""
+def lineage_up(run: Run, *, depth: int = DEPTH, home: str = "") -> list[Ancestor]:
+    """The inputs of `run`, each with its own inputs, down to the snapshots; of a copied model also
+    what the other project made it of. `home`: the project that looks, that of `run` unless given.
+    """
     if depth == 0:
         return []
     rows = RunInput.objects.filter(run=run).order_by("role")
     return [
-        _ancestor(row, depth)
-        for row in rows.select_related("snapshot", "checkpoint__run", "upstream", "artifact__run")
+        _ancestor(row, depth, home or run.project_id)
+        for row in rows.select_related(
+            "snapshot__project", "checkpoint__run__project", "upstream__project", "artifact__run"
+        )
     ]
 
 
-def _ancestor(row: RunInput, depth: int) -> Ancestor:
+def _elsewhere(project: Project, home: str) -> str:
+    return project.slug if project.pk != home else ""
+
+
+def _ancestor(row: RunInput, depth: int, home: str) -> Ancestor:
     if row.snapshot is not None:
         snapshot = row.snapshot
         return Ancestor(
@@ -178,6 +188,7 @@ def _ancestor(row: RunInput, depth: int) -> Ancestor:
             name=snapshot.name,
             detail=snapshot.kind,
             state=snapshot.state,
+            project=_elsewhere(snapshot.project, home),
         )
     if row.artifact is not None:
         run = row.artifact.run
@@ -200,13 +211,15 @@ def _ancestor(row: RunInput, depth: int) -> Ancestor:
         state=made_by.state,
         checkpoint_id=row.checkpoint_id,
         step=row.checkpoint.step if row.checkpoint is not None else None,
-        inputs=lineage_up(made_by, depth=depth - 1),
+        project=_elsewhere(made_by.project, home),
+        inputs=lineage_up(made_by, depth=depth - 1, home=home),
     )
 
 
 def lineage_down(run: Run, *, depth: int = DEPTH) -> list[Descendant]:
     """The runs that read `run` or one of its checkpoints, each with those that read it. Checks and
-    probes only look, so nothing is built on them."""
+    probes only look, so nothing is built on them; what another project built on its copy is its
+    own business."""
     if depth == 0:
         return []
     rows = RunInput.objects.filter(Q(upstream=run) | Q(checkpoint__run=run)).exclude(
@@ -219,9 +232,10 @@ def lineage_down(run: Run, *, depth: int = DEPTH) -> list[Descendant]:
             name=row.run.name,
             kind=row.run.kind,
             state=row.run.state,
-            outputs=lineage_down(row.run, depth=depth - 1),
+            project=(away := _elsewhere(row.run.project, run.project_id)),
+            outputs=[] if away else lineage_down(row.run, depth=depth - 1),
         )
-        for row in rows.select_related("run").order_by("run__created_at", "role")
+        for row in rows.select_related("run__project").order_by("run__created_at", "role")
     ]
 
 

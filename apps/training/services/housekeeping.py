@@ -15,6 +15,7 @@ from apps.common.json_limits import storable
 from apps.snapshots.storage import artifact_store
 from apps.training.models import Checkpoint, FolderDeletion, Run, RunInput
 from apps.training.services.attempts import run_locked
+from apps.training.services.sharing import copies_release
 from workers.artifacts import StoreUnreachable
 
 log = logging.getLogger("concord.training")
@@ -103,6 +104,7 @@ def uses_of(run: Run) -> list[str]:
     """In words, what would lose its origin or stop working if the run were deleted."""
     models = Checkpoint.objects.filter(run=run)
     readers = RunInput.objects.exclude(run=run).exclude(run__about=run)
+    readers = readers.filter(run__project=run.project_id)  # copies elsewhere stand by themselves
     others = (
         readers.filter(upstream=run)
         | readers.filter(checkpoint__in=models)
@@ -134,6 +136,7 @@ def run_delete(*, run: Run, typed: str, user: User | None) -> None:
         )
     if typed.strip() != row.name:
         raise DomainError(f"Type the name of the run, {row.name}.", code="typed", field="typed")
+    copies_release(models=Checkpoint.objects.filter(run=row))
     gone = [row.pk, *row.checks.values_list("pk", flat=True)]
     RunInput.objects.filter(run__in=gone).delete()
     audit_record(

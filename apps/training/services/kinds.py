@@ -48,6 +48,7 @@ class Role:
     snapshots: frozenset[str] = frozenset()
     models: frozenset[str] = frozenset()
     files: frozenset[str] = frozenset()
+    by_service: bool = False  # no form asks for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +129,18 @@ _OPTIMISING = KindRule(
         Need(("reward",), unless=_rewards_itself),
     ),
 )
+
+
+def _copied(models: frozenset[str]) -> KindRule:
+    """Of a run that registers a model: it reads nothing, unless it copies one of another project
+    (`services.sharing`)."""
+    return KindRule(
+        {
+            "base": Role(models=models, by_service=True),
+            "licence": Role(models=MODELS, by_service=True),  # what that one began as
+        }
+    )
+
 
 KINDS: dict[str, KindRule] = {
     "sft": KindRule(
@@ -225,9 +238,9 @@ KINDS: dict[str, KindRule] = {
         },
         (Need(("prompts",)), Need(("reward",), unless=_rewards_itself)),
     ),
-    "register_policy": KindRule({}),
-    "register_reward": KindRule({}),
-    "register_encoder": KindRule({}),
+    "register_policy": _copied(POLICIES),
+    "register_reward": _copied(REWARDS),
+    "register_encoder": _copied(ENCODERS),
     "push": KindRule(
         {
             "model": Role(models=MODELS),
@@ -260,12 +273,20 @@ APART: dict[str, tuple[tuple[str, str, str], ...]] = {
 
 
 def inputs_check(
-    *, project_id: str, kind: str, config: Config, inputs: Mapping[str, Input]
+    *,
+    project_id: str,
+    kind: str,
+    config: Config,
+    inputs: Mapping[str, Input],
+    copied_from: str = "",
 ) -> None:
-    """Raises `DomainError` (field `inputs.<role>`) for the first input that does not fit."""
+    """Raises `DomainError` (field `inputs.<role>`) for the first input that does not fit. Roles
+    that a service fills may come from the project `copied_from` as well."""
     rule = KINDS[kind]
     for role, given in inputs.items():
-        _check_one(project_id, kind, role, given, rule)
+        allowed = rule.roles.get(role)
+        others = {copied_from} if allowed is not None and allowed.by_service else set()
+        _check_one({project_id} | others, kind, role, given, rule)
     for need in rule.needs:
         if not need.is_met(inputs.keys(), config):
             wanted = " or ".join(f"'{role}'" for role in need.roles)
@@ -321,7 +342,9 @@ def _a(kind: str) -> str:
     return f"An {kind}" if kind[0] in "aeiou" else f"A {kind}"
 
 
-def _check_one(project_id: str, kind: str, role: str, given: Input, rule: KindRule) -> None:
+def _check_one(
+    projects: Collection[str], kind: str, role: str, given: Input, rule: KindRule
+) -> None:
     field = f"inputs.{role}"
     allowed = rule.roles.get(role)
     if allowed is None:
@@ -338,7 +361,7 @@ def _check_one(project_id: str, kind: str, role: str, given: Input, rule: KindRu
             field=field,
         )
     owner = given.run if isinstance(given, Artifact) else given
-    if owner.project_id != project_id:
+    if owner.project_id not in projects:
         # As if it did not exist: what other projects have is none of this one's business.
         raise DomainError(
             f"Input '{role}': there is no such thing in this project.",

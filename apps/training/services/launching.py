@@ -60,6 +60,7 @@ def run_launch(
     override_reason: str = "",
     group: str = "",
     about: Run | None = None,
+    copied_from: str = "",
 ) -> Run:
     """Store a run and dispatch it on commit; with an unfinished run among its inputs it waits.
 
@@ -69,7 +70,8 @@ def run_launch(
     once. A run that optimises against a reward model which nobody approved needs an
     `override_reason`, which is kept with it and in the audit log. `group` is shared by runs that
     differ in their seed only; `runs_launch` makes such groups. `about` is the run whose problem
-    this one looks into. Checks and probes go to the queue `short`, whatever is given.
+    this one looks into; `copied_from` another project whose model it copies. Checks and probes
+    go to the queue `short`, whatever is given.
 
     `queue`, `layout`, `processes` and `launcher` are what the run needs (see `layouts`); without a
     launcher it is the one that goes with the layout. `priority` orders it among those that wait
@@ -93,7 +95,9 @@ def run_launch(
         return run  # whatever has become of its inputs since
     if kind == Run.Kind.GENERATE:
         _check_votes(project, recipe_config(kind, config).get("votes_each"))
-    inputs_check(project_id=project.pk, kind=kind, config=config, inputs=inputs)
+    inputs_check(
+        project_id=project.pk, kind=kind, config=config, inputs=inputs, copied_from=copied_from
+    )
     judge_check(project_id=project.pk, kind=kind, inputs=inputs)
     prompts_check(kind=kind, inputs=inputs)
     if about is not None and about.project_id != project.pk:

@@ -38,8 +38,8 @@ def evaluation_inputs(checkpoint: Checkpoint) -> dict[str, Input]:
     run: Run | None = checkpoint.run
     allowed = KINDS["evaluate"].roles["prompts"].snapshots
     for _ in range(_DEPTH):
-        if run is None:
-            break
+        if run is None or run.project_id != checkpoint.project_id:
+            break  # what another project had is no input here
         rows = {
             row.role: row
             for row in RunInput.objects.filter(run=run).select_related(

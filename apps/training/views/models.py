@@ -10,6 +10,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
 from apps.accounts.permissions import STAFF, project_page
+from apps.accounts.selectors import administered_with
 from apps.common.errors import DomainError
 from apps.common.http import Request
 from apps.common.row_files import resumable_response
@@ -20,6 +21,7 @@ from apps.training.screens.use import use_of
 from apps.training.selectors import pages
 from apps.training.services.downloads import model_archive, model_push
 from apps.training.services.kinds import POLICIES, REWARDS
+from apps.training.services.sharing import model_copy
 from workers.artifacts import MERGED
 
 PER_PAGE = 50
@@ -62,11 +64,15 @@ def model_detail(request: Request, checkpoint_id: str) -> HttpResponse:
         "use": use_of(checkpoint),
         "key": secrets.token_urlsafe(16),
         "push_key": secrets.token_urlsafe(16),
+        "copy_to": administered_with(project=request.project, user=request.user).filter(
+            archived_at=None
+        ),
+        "copy_key": secrets.token_urlsafe(16),
         "counts": checkpoint in selectors.checkpoints(run),
         "up": selectors.lineage_up(run),
         "behind": datasets_behind(run),
         "uses": checkpoint.used_by.exclude(run__kind__in=pages.READ_ONLY_KINDS)
-        .select_related("run")
+        .select_related("run__project")
         .order_by("-run__created_at"),
         "page_title": f"{run.name}, step {checkpoint.step:,}",
         "nav": "models",
@@ -104,3 +110,21 @@ def model_push_page(request: Request, checkpoint_id: str) -> HttpResponse:
         messages.error(request, error.message)
         return redirect("training:model", request.project.slug, model.pk)
     return redirect("training:run", request.project.slug, run.pk)
+
+
+@require_POST
+@project_page(STAFF)
+def model_copy_page(request: Request, checkpoint_id: str) -> HttpResponse:
+    """Copy it into another project, whose page of the run says how it went."""
+    model = pages.checkpoint_get(project=request.project, checkpoint_id=checkpoint_id)
+    try:
+        run = model_copy(
+            model=model,
+            slug=request.POST.get("project", ""),
+            user=request.user,
+            idempotency_key=request.POST.get("key", ""),
+        )
+    except DomainError as error:
+        messages.error(request, error.message)
+        return redirect("training:model", request.project.slug, model.pk)
+    return redirect("training:run", run.project.slug, run.pk)

@@ -295,6 +295,18 @@ class AsyncClient:
         await self._transport.download(operation, file)
         return file.unpack()
 
+    async def model_copy(
+        self, project: str, model: str, into: str, *, name: str = "", idempotency_key: str = ""
+    ) -> types.Run:
+        """The run that copies it into the project `into`, by slug, under the model's own name
+        unless given; for whoever administers both. See `launch` about keys."""
+        body = {
+            "project": into,
+            "name": name,
+            "idempotency_key": idempotency_key or uuid4().hex,
+        }
+        return await self._transport.send(operations.model_copy(project, model, body))
+
     # --- runs ------------------------------------------------------------------------------------
 
     async def runs(

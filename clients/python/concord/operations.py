@@ -207,6 +207,13 @@ def model(project: str, model: str) -> Operation[types.ModelDetail]:
     return Operation("GET", template, types.ModelDetail.read, names)
 
 
+def model_copy(project: str, model: str, body: Mapping[str, Any]) -> Operation[types.Run]:
+    """The key in the body copies once."""
+    names = {"slug": project, "checkpoint_id": model}
+    template = "/projects/{slug}/models/{checkpoint_id}/copy"
+    return Operation("POST", template, types.Run.read, names, body=body)
+
+
 def model_download(project: str, model: str, *, part: str) -> Operation[None]:
     return Operation(
         "GET",

@@ -387,6 +387,13 @@ class Models(Group):
                 self._client.model_download(self._slug, found, folder, part=part, on_progress=told)
             )
 
+    def copy(self, model: types.Model | str, project: str, *, name: str = "") -> Run:
+        """Copy it into another project, by slug, that one administers as this one: a run there,
+        which `wait` waits for and whose `model()` is the copy."""
+        found = model if isinstance(model, str) else model.id
+        row = self._do(self._client.model_copy(self._slug, found, project, name=name))
+        return Run(self._caller, project, row)
+
     def try_reward(
         self,
         reward: Mapping[str, Any],

@@ -20,8 +20,9 @@ from transformers import (
 
 from tests.workers.recipes.encoders import bert, encoder_folder
 from tests.workers.recipes.language import Workshop, tiny_llama, word_tokenizer
-from workers.artifacts import cache_folder
+from workers.artifacts import MANIFEST, cache_folder
 from workers.contract.events import RecipeError
+from workers.contract.jobs import InputRef
 from workers.models.loading import save_model, weights_sha256
 
 SHORT = {"learning_rate": 1e-3, "batch_size": 8, "max_steps": 2, "log_every": 1}
@@ -284,3 +285,41 @@ def test_what_is_not_there_is_refused_by_name(workshop: Workshop, tmp_path: Path
     (tmp_path / "one.gguf").touch()
     assert "install the package gguf" in refused(workshop, "policy", tmp_path / "one.gguf")
     assert "install the package gguf" in refused(workshop, "policy", tmp_path)
+
+
+def test_a_copy_of_another_projects_model_is_the_model_without_its_trainers_state(
+    workshop: Workshop, tmp_path: Path
+) -> None:
+    registered, _ = register(workshop, "policy", folder_of(tmp_path / "mine"))
+    config = SHORT | {"sample_prompts": 1, "sample_max_new_tokens": 4, "max_length": 32}
+    spec = workshop.spec(
+        "before", "dpo", config | {"lora_rank": 2}, sft=registered, data="preferences"
+    )
+    workshop.adopt("before", workshop.run_here(spec))
+    paper = tmp_path / "paper"
+    paper.mkdir()
+    (paper / "LICENSE").write_text("Some licence\nand its text")
+    sha256, _ = workshop.store.put_tree(paper, "inputs/paper")
+    workshop.refs["paper"] = InputRef("paper", "checkpoint", "paper", "inputs/paper", sha256)
+
+    config = {"model": "first/abc"}
+    spec = workshop.spec("copy", "register_policy", config, base="before", licence="paper")
+    outcome = workshop.run_here(spec)
+    workshop.adopt("copy", outcome)
+    assert outcome.summary == {
+        "step": 0,
+        "model": "first/abc",
+        "registered_as": "a causal language model",
+        "architecture": "LlamaForCausalLM",
+        "licence": "Some licence",
+    }
+    before, copy = stored(workshop, "before"), stored(workshop, "copy")
+    names = {str(path.relative_to(copy)) for path in copy.rglob("*") if path.is_file()}
+    assert {"model.safetensors", "adapter/adapter_model.safetensors", "LICENSE"} <= names
+    assert (before / "resume").is_dir()
+    assert not (copy / "resume").exists()
+    for name in names - {"LICENSE", MANIFEST}:
+        assert (copy / name).read_bytes() == (before / name).read_bytes(), name
+    more = SHORT | {"sample_prompts": 1, "sample_max_new_tokens": 4, "max_length": 32}
+    after = workshop.spec("after", "dpo", more, sft="copy", data="preferences")
+    assert workshop.run_here(after).ending == "Finished"
