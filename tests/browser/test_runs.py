@@ -68,7 +68,8 @@ def test_emil_launches_a_run_and_watches_it_finish(
     expect(page).to_have_title(re.compile("^finished · watched"))
     assert "favicon-good" in page.locator("#favicon").get_attribute("href")
     expect(figure.locator("p")).to_contain_text("drill/value: 40 points")
-    expect(page.locator("#chart-status")).to_have_text("1 metric")
+    # Beside it those of the machine, which a run of less than 15 seconds ends before.
+    expect(page.locator("#chart-status")).to_have_text(re.compile(r"^(1 metric|\d+ metrics)$"))
     assert "hx-trigger" not in head.evaluate("node => node.outerHTML")
     shot(page, "charts-finished")
 

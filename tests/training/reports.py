@@ -1,5 +1,6 @@
 """What a trainer reports, written by hand: batches as a supervisor sends them."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 
 from apps.training import selectors, services
-from apps.training.models import Run, RunAttempt
+from apps.training.models import MetricBlock, Run, RunAttempt
 from apps.training.services import Applied, events_apply
 from tests.training.stack import wait_until, witnessed
 from workers.contract import CheckpointSaved, Envelope, Event, Metrics, envelope_to_json
@@ -101,3 +102,14 @@ def assert_whole(run: Run, witness: Path, *, resumed_from: list[int]) -> None:
     records = witnessed(witness)
     assert [r["what"] for r in records if r["what"] != "end"] == ["start"] * len(attempts)
     assert len({r["pid"] for r in records}) == len(attempts)
+
+
+def points_said(envelopes: Sequence[Mapping[str, Any]]) -> int:
+    """Points of all curves in the events of an attempt, those of the machine included."""
+    measured = [e["event"] for e in envelopes if e["type"] == "Metrics"]
+    return sum(len(event["steps"]) * len(event["values"]) for event in measured)
+
+
+def points_stored(run: Run, **of: int) -> int:
+    blocks = MetricBlock.objects.filter(run=run, **of)
+    return sum(blocks.values_list("points", flat=True))

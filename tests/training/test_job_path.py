@@ -15,8 +15,9 @@ from pytest_django.fixtures import Settings
 from apps.accounts.models import Project, User
 from apps.common.errors import Conflict
 from apps.training import dispatch, selectors, services
-from apps.training.models import MetricBlock, Run, RunAttempt, RunEvent
+from apps.training.models import Run, RunAttempt, RunEvent
 from apps.training.selectors.queueing import fleet_state, why_it_waits
+from tests.training.reports import points_said, points_stored
 from tests.training.stack import Process, Stack, redis_client, wait_until, witnessed
 from workers.contract import wire
 from workers.contract.fleet import WORKERS_KEY, Fleet
@@ -62,8 +63,7 @@ def test_a_launched_run_trains_in_a_child_process_and_finishes(
     said = [json.loads(line) for line in spool.read_text().splitlines()]
     others = [event["seq"] for event in said if event["type"] != "Metrics"]
     assert others == list(RunEvent.objects.filter(run=run).values_list("seq", flat=True))
-    measured = sum(len(e["event"]["steps"]) for e in said if e["type"] == "Metrics")
-    assert sum(MetricBlock.objects.filter(run=run).values_list("points", flat=True)) == measured
+    assert points_stored(run) == points_said(said)
     wait_until(lambda: not (stack.work / run.pk / "attempt-1").exists(), what="a tidy worker")
 
 

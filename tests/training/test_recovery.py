@@ -18,9 +18,9 @@ from pytest_django.fixtures import Settings
 
 from apps.accounts.models import Project
 from apps.training import services
-from apps.training.models import Artifact, MetricBlock, Run, RunAttempt, RunEvent
+from apps.training.models import Artifact, Run, RunAttempt, RunEvent
 from tests.training.link import Link, link_to
-from tests.training.reports import STEPS, assert_whole, finish
+from tests.training.reports import STEPS, assert_whole, finish, points_said, points_stored
 from tests.training.stack import (
     LEASE_S,
     QUICK,
@@ -155,11 +155,7 @@ def assert_once(stack: Stack, run: Run) -> None:
     stored = RunEvent.objects.filter(run=run, attempt=1).order_by("seq")
     others = [event["seq"] for event in said if event["type"] != "Metrics"]
     assert list(stored.values_list("seq", flat=True)) == others
-    measured = sum(
-        len(e["event"]["steps"]) * len(e["event"]["values"]) for e in said if e["type"] == "Metrics"
-    )
-    blocks = MetricBlock.objects.filter(run=run, attempt=1)
-    assert sum(blocks.values_list("points", flat=True)) == measured
+    assert points_stored(run, attempt=1) == points_said(said)
 
 
 def test_a_machine_whose_line_breaks_trains_on_and_its_events_arrive_once(

@@ -9,7 +9,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,14 @@ from transformers import (
 
 from workers.artifacts import Store
 from workers.context import RunContext
-from workers.contract.events import Envelope, Event, Finished, Metrics, envelope_to_json
+from workers.contract.events import (
+    Envelope,
+    Event,
+    Finished,
+    Metrics,
+    envelope_to_json,
+    is_by_time,
+)
 from workers.contract.jobs import InputRef, JobSpec, Resume, spec_to_json
 from workers.contract.metrics import metric_of
 from workers.train import preflight, recipe_of
@@ -69,9 +76,9 @@ ROOT = Path(__file__).parents[3]
 MEASURED = ("time/", "throughput/", "machine/")  # groups of metrics that differ between equal runs
 
 
-def word_tokenizer() -> PreTrainedTokenizerFast:
-    """One token per word."""
-    vocabulary = {word: i for i, word in enumerate([PAD, END, USER, ASSISTANT, *WORDS])}
+def word_tokenizer(more: Sequence[str] = ()) -> PreTrainedTokenizerFast:
+    """One token per word, of `more` words too."""
+    vocabulary = {word: i for i, word in enumerate([PAD, END, USER, ASSISTANT, *WORDS, *more])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=PAD))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return PreTrainedTokenizerFast(
@@ -85,11 +92,13 @@ def word_tokenizer() -> PreTrainedTokenizerFast:
     )
 
 
-def tiny_llama(seed: int = 0, *, width: int = 32, layers: int = 2) -> PreTrainedModel:
+def tiny_llama(
+    seed: int = 0, *, width: int = 32, layers: int = 2, more: Sequence[str] = ()
+) -> PreTrainedModel:
     torch.manual_seed(seed)
     return LlamaForCausalLM(
         LlamaConfig(
-            vocab_size=len(WORDS) + 4,
+            vocab_size=len(WORDS) + 4 + len(more),
             hidden_size=width,
             intermediate_size=2 * width,
             num_hidden_layers=layers,
@@ -140,10 +149,10 @@ class Workshop:
     def store(self) -> Store:
         return Store(str(self.root / "store"))
 
-    def put_model(self, name: str, model: PreTrainedModel) -> None:
+    def put_model(self, name: str, model: PreTrainedModel, more: Sequence[str] = ()) -> None:
         folder = self.root / "models" / name
         model.save_pretrained(folder)
-        word_tokenizer().save_pretrained(folder)
+        word_tokenizer(more).save_pretrained(folder)
         self._put(name, folder, "checkpoint")
 
     def put_snapshot(self, name: str, **files: Iterable[Mapping[str, Any]]) -> None:
@@ -272,7 +281,7 @@ class Notebook:
     step: int = 0
 
     def write(self, event: Event) -> None:
-        if isinstance(event, Metrics):
+        if isinstance(event, Metrics) and not all(map(is_by_time, event.values)):
             self.step = max(self.step, *event.steps)
         envelope = Envelope(self.spec.run, self.spec.attempt, len(self.envelopes) + 1, 0.0, event)
         self.envelopes.append(json.loads(json.dumps(envelope_to_json(envelope))))
