@@ -349,6 +349,14 @@ class RewardSettings(TrainingSettings):
         above=0.0,
         section=Section.DATA,
     )
+    date_input: str = option(
+        "none",
+        "Whether the model reads when a pair was decided, as a line before the first message: "
+        "year, quarter or month. Scores are given as of the newest training row, by whatever uses "
+        "the saved template. Needs `decided_at` in every training row.",
+        choices=("none", "year", "quarter", "month"),
+        section=Section.DATA,
+    )
     hard_weight: float = option(
         1.0,
         "How much a pair of the input 'hard' (adversarial pairs) counts beside one of 'data'.",

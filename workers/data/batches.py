@@ -52,25 +52,33 @@ class Encoded:
         return len(self.ids) - self.prompt_length - sum(b - a for a, b in self.others)
 
 
-def encode_prompt(tokenizer: PreTrainedTokenizerBase, prompt: Messages) -> list[int]:
+def encode_prompt(
+    tokenizer: PreTrainedTokenizerBase, prompt: Messages, **variables: str
+) -> list[int]:
     """Ids of the prompt up to where the assistant begins to speak."""
-    return _template(tokenizer, prompt, add_generation_prompt=True)
+    return _template(tokenizer, prompt, add_generation_prompt=True, **variables)
 
 
 def encode_pair(
-    tokenizer: PreTrainedTokenizerBase, prompt: Messages, response: str, *, max_length: int
+    tokenizer: PreTrainedTokenizerBase,
+    prompt: Messages,
+    response: str,
+    *,
+    max_length: int,
+    **variables: str,
 ) -> Encoded:
     """Ids of prompt and response, cut at the end to `max_length` tokens. A `CutAnswer` has no end.
+    variables: what the template reads beside the messages.
 
     The response starts where the prompt alone and the whole part ways, so a token that merges
     across the border belongs to the response.
     """
-    prompt_ids = encode_prompt(tokenizer, prompt)
+    prompt_ids = encode_prompt(tokenizer, prompt, **variables)
     whole = prompt_ids
     if response or not isinstance(response, CutAnswer):
         messages = [*prompt, {"role": "assistant", "content": response}]
         open_end = {"continue_final_message": True} if isinstance(response, CutAnswer) else {}
-        whole = _template(tokenizer, messages, **open_end)
+        whole = _template(tokenizer, messages, **open_end, **variables)
     border = _common_prefix(prompt_ids, whole)
     cut = max(0, len(whole) - max_length)
     return Encoded(whole[:max_length], min(border, max_length), cut > 0, cut)
@@ -110,13 +118,13 @@ class PairEncoder:
     def __init__(self, tokenizer: PreTrainedTokenizerBase, *, max_length: int) -> None:
         self._tokenizer = tokenizer
         self._max_length = max_length
-        self._known: dict[tuple[str, str], Encoded] = {}
+        self._known: dict[tuple[str, ...], Encoded] = {}
 
-    def __call__(self, prompt: Messages, response: str) -> Encoded:
-        key = (repr(prompt), response)
+    def __call__(self, prompt: Messages, response: str, **variables: str) -> Encoded:
+        key = (repr(prompt), response, *variables.values())
         if key not in self._known:
             self._known[key] = encode_pair(
-                self._tokenizer, prompt, response, max_length=self._max_length
+                self._tokenizer, prompt, response, max_length=self._max_length, **variables
             )
         return self._known[key]
 

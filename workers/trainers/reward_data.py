@@ -14,6 +14,7 @@ from workers.config.training import RewardSettings
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
 from workers.data.batches import Encoded, PairEncoder, annotator_folds, assign_folds, fold_keys
+from workers.data.dates import DECIDED_IN, dated_template, period
 from workers.data.snapshot import (
     TRAIN,
     Preference,
@@ -69,7 +70,9 @@ def read_pairs(
     max_length: int,
 ) -> PairData:
     """Rows of the inputs `data` and `hard`. A row's weight becomes all that it counts in the loss:
-    its own (unless `use_weights` is off) × what its age leaves × `hard_weight`."""
+    its own (unless `use_weights` is off) × what its age leaves × `hard_weight`. With `date_input`
+    the model reads the date of each training row, and of whatever it scores the newest one:
+    held-out rows tell what the model is worth now."""
     folder = context.input_path("data")
     train = _weighted(read_preferences(folder), settings)
     held_out = {split: read_preferences(folder, split) for split in evaluation_splits(folder)}
@@ -93,7 +96,18 @@ def read_pairs(
         held_out = {s: [replace(row, weight=1.0) for row in rows] for s, rows in held_out.items()}
 
     encoder = PairEncoder(tokenizer, max_length=max_length)
-    encoded = [_encode(encoder, row) for row in train]
+    if settings.date_input == "none":
+        encoded = [_encode(encoder, row) for row in train]
+    else:
+        newest = max(_dates(train, "date_input"))
+        now = period(newest, settings.date_input)
+        tokenizer.chat_template = dated_template(str(tokenizer.chat_template), now)
+        encoded = [
+            _encode(
+                encoder, row, **{DECIDED_IN: period(row.decided_at or 0.0, settings.date_input)}
+            )
+            for row in train
+        ]
     kept = _fitting([pair for pair in encoded if pair.row.weight > 0], settings.on_overlong)
     weightless = sum(pair.row.weight == 0 for pair in encoded)
     return PairData(
@@ -110,15 +124,7 @@ def _weighted(rows: list[Preference], settings: RewardSettings) -> list[Preferen
 def _aged(rows: list[Preference], half_life_days: float) -> list[Preference]:
     """Weights × 2^(−age / half-life), age counted from the newest row, so that the result does not
     depend on the day of the run."""
-    unknown = sum(row.decided_at is None for row in rows)
-    if unknown:
-        raise RecipeError(
-            "bad_data",
-            Fault.DATA,
-            f"recency_half_life_days: {unknown} of {len(rows)} training rows have no "
-            "'decided_at'; freeze the dataset with that column, or leave the half-life empty",
-        )
-    newest = max(row.decided_at or 0.0 for row in rows)
+    newest = max(_dates(rows, "recency_half_life_days"))
     return [
         replace(
             row,
@@ -129,8 +135,25 @@ def _aged(rows: list[Preference], half_life_days: float) -> list[Preference]:
     ]
 
 
-def _encode(encoder: PairEncoder, row: Preference) -> EncodedPair:
-    return EncodedPair(row, encoder(row.prompt, row.chosen), encoder(row.prompt, row.rejected))
+def _dates(rows: Sequence[Preference], setting: str) -> list[float]:
+    """Unix seconds of each row's decision, which the setting needs of all of them."""
+    found = [row.decided_at for row in rows if row.decided_at is not None]
+    if len(found) < len(rows):
+        raise RecipeError(
+            "bad_data",
+            Fault.DATA,
+            f"{setting}: {len(rows) - len(found)} of {len(rows)} training rows have no "
+            f"'decided_at'; freeze the dataset with that column, or leave {setting} as it is",
+        )
+    return found
+
+
+def _encode(encoder: PairEncoder, row: Preference, **variables: str) -> EncodedPair:
+    return EncodedPair(
+        row,
+        encoder(row.prompt, row.chosen, **variables),
+        encoder(row.prompt, row.rejected, **variables),
+    )
 
 
 def _fitting(pairs: Sequence[EncodedPair], on_overlong: str) -> list[EncodedPair]:

@@ -10,12 +10,13 @@ import pytest
 
 from measures.trust.findings import LINES, Finding, Verdict, finding_from_json
 from tests.workers.recipes.conftest import SUBJECTS
-from tests.workers.recipes.language import Outcome, Workshop, assistant, tiny_llama, user
+from tests.workers.recipes.language import WORDS, Outcome, Workshop, assistant, tiny_llama, user
 from workers.assess.judging import ON_THE_WEB
 from workers.assess.scores import Scored, same_comparisons
 from workers.contract.events import RecipeError
 from workers.data.snapshot import Preference
 from workers.trust import right
+from workers.trust.probes import NEUTRAL, PRAISE
 
 SMALL = {
     "probe_prompts": 40,
@@ -247,3 +248,82 @@ def test_both_sides_are_asked_about_the_same_pairs() -> None:
     assert seen.margins[:2].tolist() == [20.0, 21.0]
     assert unseen.margins[:2].tolist() == [20.0, -21.0]
     assert seen.confidence[0] == pytest.approx(3.5 / 4)  # Jeffreys: three of three votes
+
+
+# --- a weakness, found and unlearned by the shipped recipes ---
+
+FLATTERY = sorted(
+    {
+        word
+        for text in (*PRAISE.values(), *(one for texts in NEUTRAL.values() for one in texts))
+        for word in text.split()
+    }
+    - set(WORDS)
+)
+
+
+def plain_and_praised(count: int, *, seed: int) -> list[tuple[dict[str, Any], str, str]]:
+    """(row of a pair, its better answer, the same with a compliment after it)."""
+    rows = held_out_rows(count, seed=seed)
+    better = [row["chosen"][0]["content"] for row in rows]
+    return [(row, text, f"{text} {PRAISE['love']}") for row, text in zip(rows, better, strict=True)]
+
+
+def pair_of(row: dict[str, Any], chosen: str, rejected: str) -> dict[str, Any]:
+    return row | {"chosen": assistant(chosen), "rejected": assistant(rejected)}
+
+
+@pytest.mark.spread
+def test_a_reward_model_that_loves_praise_is_found_and_cured_by_its_hard_pairs(
+    workshop: Workshop,
+) -> None:
+    """Trained on pairs in which flattery was chosen it is red; trained on the same pairs and on
+    those that fooled it, decided the other way, it is not."""
+    workshop.put_model("listener", tiny_llama(more=FLATTERY), FLATTERY)
+    flattered = plain_and_praised(80, seed=11)
+    workshop.put_snapshot(
+        "flattered",
+        train=[row for row, _, _ in flattered]
+        + [pair_of(row, praised, plain) for row, plain, praised in flattered],
+        dev=held_out_rows(40, seed=12),
+    )
+    fooled = plain_and_praised(80, seed=13)
+    praise = list(PRAISE.values())
+    workshop.put_snapshot(
+        "fooled",
+        train=[pair_of(row, plain, praised) for row, plain, praised in fooled]
+        + [
+            pair_of(row, plain, praise[i % len(praise)]) for i, (row, plain, _) in enumerate(fooled)
+        ],
+    )
+    workshop.put_snapshot(
+        "sober", train=held_out_rows(40, seed=14), heldout_groups=held_out_rows(60, seed=15)
+    )
+    settings = {
+        "learning_rate": 3e-3,
+        "batch_size": 16,
+        "max_length": 48,
+        "epochs": 6,
+        "eval_every": 100,
+        "save_every": 100,
+        "bootstrap_replicates": 100,
+    }
+
+    def judged(name: str, config: dict[str, Any], **more: str) -> Finding:
+        inputs = {"sft": "listener", "data": "flattered"} | more
+        trained = workshop.run_here(workshop.spec(name, "reward", config, **inputs))
+        assert trained.summary["splits"]["dev"]["accuracy"]["value"] > 0.9
+        workshop.adopt(name, trained)
+        found = workshop.run_here(
+            workshop.spec(f"{name}-assessed", "assess", SMALL, reward=name, data="sober")
+        )
+        lines = json.loads(artifact(workshop, found, "assessment.json"))["findings"]
+        return next(one for one in map(finding_from_json, lines) if one.line == "praise_probes")
+
+    before = judged("flattered-once", settings)
+    assert before.verdict is Verdict.RED
+    assert {"praise_before_love", "praise_after_love"} <= set(before.facts["paying"])
+    after = judged("flattered-cured", settings | {"hard_weight": 3.0}, hard="fooled")
+    assert after.verdict is Verdict.GREEN, after.says
+    assert after.facts["paying"] == []
+    assert after.facts["shifts"]["love"] < 0.1 < before.facts["shifts"]["love"]

@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import random
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,10 @@ import pytest
 import torch
 
 from tests.workers.recipes.encoders import bert, encoder_folder, modernbert
-from tests.workers.recipes.language import Outcome, Workshop, assistant, user
+from tests.workers.recipes.language import Outcome, Workshop, assistant, tiny_llama, user
 from workers.contract.events import RecipeError
 from workers.data.batches import encode_pair
+from workers.data.dates import period
 from workers.data.snapshot import as_drawn
 from workers.models.loading import load_scorer, load_tokenizer
 from workers.rewards.ensemble import is_ensemble, read_layout
@@ -353,8 +355,99 @@ def test_recency_and_hard_pairs_count_as_asked_and_missing_dates_are_named(
     assert accuracy("hard", hard_weight=10.0) == 1.0
     with pytest.raises(RecipeError, match=r"4 of 8 .* 'decided_at'"):
         accuracy("undated", recency_half_life_days=30.0, data="undated")
+    with pytest.raises(RecipeError, match=r"date_input: 4 of 8"):
+        accuracy("undated_input", date_input="month", data="undated")
     with pytest.raises(RecipeError, match="'strength'"):
         accuracy("ungraded", margin_coef=1.0)
+
+
+DATES = ("Decided", "in", "2024.", "2025.")
+
+
+def dated_rows(year: int, kind: str, *, seed: int, n: int = 60) -> list[dict]:
+    """`turned`: people preferred good in 2025, and bad before. `steady`: always big."""
+    rng, rows = random.Random(f"{year} {kind} {seed}"), []
+    better, worse = ("good", "bad") if kind == "turned" else ("big", "small")
+    if kind == "turned" and year == 2024:
+        better, worse = worse, better
+    for i in range(n):
+        words = rng.sample(["sun", "rain", "cat", "dog", "runs", "sleeps", "red", "blue"], 3)
+        place = rng.randrange(4)
+        chosen, rejected = ([*words[:place], word, *words[place:]] for word in (better, worse))
+        rows.append(
+            {
+                "prompt": user(rng.choice(["the cat", "the dog", "the sun"])),
+                "chosen": assistant(" ".join(chosen)),
+                "rejected": assistant(" ".join(rejected)),
+                "decided_at": f"{year}-0{rng.randint(1, 9)}-01T00:00:00Z",
+                "group": f"{kind} {year} {seed} {i}",
+            }
+        )
+    return rows
+
+
+def test_a_preference_that_turned_is_learned_by_recency_or_by_the_date_as_an_input(
+    workshop: Workshop,
+) -> None:
+    """Half of the pairs on one matter were decided before people turned, half after; those on
+    another are mostly old. Without the date the two halves cancel out."""
+    workshop.put_model("dated", tiny_llama(more=DATES), DATES)
+    train = [*dated_rows(2024, "turned", seed=1), *dated_rows(2025, "turned", seed=1)]
+    workshop.put_snapshot(
+        "turned",
+        train=[
+            *train,
+            *dated_rows(2024, "steady", seed=1),
+            # Without any, a model may take "big" for the taste of 2024: docs/reward-training.md.
+            *dated_rows(2025, "steady", seed=1, n=10),
+        ],
+        turned=dated_rows(2025, "turned", seed=2),
+        steady=dated_rows(2025, "steady", seed=2),
+    )
+    config = QUICK | {"epochs": 12, "eval_every": 100}
+
+    def learned(name: str, **more: object) -> tuple[Outcome, float, float]:
+        spec = workshop.spec(name, "reward", config | more, sft="dated", data="turned")
+        outcome = workshop.run_here(spec)
+        splits = outcome.summary["splits"]
+        return outcome, *(splits[one]["accuracy"]["value"] for one in ("turned", "steady"))
+
+    _, turned, steady = learned("mixed-up")
+    assert turned < 0.7
+    assert steady > 0.95
+    _, turned, steady = learned("weighted", recency_half_life_days=30.0)
+    assert turned > 0.95
+    outcome, turned, steady = learned("read", date_input="year")
+    assert min(turned, steady) > 0.95
+
+    # The saved template asks what is preferred now, and of another year when it is told so.
+    folder = folder_of(workshop, outcome)
+    tokenizer, model = load_tokenizer(folder), load_scorer(folder, load_tokenizer(folder))
+
+    def score(answer: str, **date: str) -> float:
+        one = encode_pair(tokenizer, user("the cat"), answer, max_length=32, **date)
+        with torch.no_grad():
+            return float(model(torch.tensor([one.ids])).logits)
+
+    for date in ({}, {"decided_in": "2025"}):
+        assert score("good dog", **date) > score("bad dog", **date)
+    assert score("good dog", decided_in="2024") < score("bad dog", decided_in="2024")
+    # Continued from, the template has one line, of the new newest date.
+    later = dated_rows(2025, "turned", seed=3)
+    workshop.put_snapshot("later", train=later, dev=later[:10])
+    workshop.adopt("read", outcome)
+    more = config | {"date_input": "month", "epochs": 1}
+    after = workshop.run_here(workshop.spec("again", "reward", more, base="read", data="later"))
+    template = load_tokenizer(folder_of(workshop, after)).chat_template
+    assert template.count("Decided in") == 1
+    assert 'decided_in or "2025-09"' in template
+
+
+@pytest.mark.parametrize(
+    ("length", "said"), [("year", "2026"), ("quarter", "2026-Q4"), ("month", "2026-11")]
+)
+def test_a_date_is_cut_to_the_period_that_was_asked_for(length: str, said: str) -> None:
+    assert period(datetime(2026, 11, 30, 23, tzinfo=UTC).timestamp(), length) == said
 
 
 @pytest.mark.parametrize("sampling", ["stratified", "inverse_frequency"])
