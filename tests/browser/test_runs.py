@@ -121,10 +121,10 @@ def test_zoom_and_smoothing_stay_when_new_points_arrive(
     plot = page.locator("figure .u-over")
     expect(plot).to_be_visible()
     page.get_by_label("Smoothing").fill("0.9")
-    box = plot.bounding_box()
-    page.mouse.move(box["x"] + box["width"] * 0.25, box["y"] + 40)
+    width = plot.evaluate("node => node.clientWidth")
+    plot.hover(position={"x": width * 0.25, "y": 40})  # waits where it is being drawn again
     page.mouse.down()
-    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 40, steps=5)
+    plot.hover(position={"x": width * 0.5, "y": 40})
     page.mouse.up()
     before = page.locator("figure canvas").evaluate("c => c.toDataURL()")
     metrics_add(run, 2, list(range(61, 91)), drill__value=[0.5] * 30)
