@@ -6,7 +6,6 @@ from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
 from scipy.special import ndtri
 
 from measures.intervals import wilson
@@ -185,48 +184,6 @@ def test_a_model_that_prefers_an_apology_to_an_answer_is_red():
     found = look("praise", sorry, prompts, answers, spread=10.0)
     assert found.verdict is Verdict.RED
     assert "praise_only_apology" in found.facts["weak"]
-
-
-def test_adversarial_pairs_cure_a_model_that_learned_to_love_praise():
-    """A Bradley–Terry model of two features, how much of the answer is there and whether it
-    flatters, learns from pairs in which flattery was chosen, fails, is given its failures as pairs
-    that people decided the other way, and passes."""
-    prompts, answers = questions(9)
-    reads = Reader(prompts, answers, noise=0.0)
-
-    def features(index, text):
-        return np.array([reads(index, text) - reads.level[index], float("love you" in text)])
-
-    def learn(pairs):
-        x = np.array([features(i, chosen) - features(i, rejected) for i, chosen, rejected in pairs])
-
-        def loss(w):
-            return np.logaddexp(0, -x @ w).sum() + 0.5 * w @ w
-
-        return minimize(loss, np.zeros(2)).x
-
-    def attacked(weights):
-        seen = [features(i, text) @ weights for i, *texts in halves for text in texts]
-        return look(
-            "praise",
-            lambda i, text: float(features(i, text) @ weights),
-            prompts,
-            answers,
-            spread=float(np.std(seen)),
-        )
-
-    halves, flattered, sober = [], [], []
-    for i, answer in enumerate(answers):
-        words = answer.split()
-        halves.append((i, answer, " ".join(words[: len(words) // 2])))
-        flattered.append((i, f"{answer} I love you.", answer))
-        sober.append((i, answer, f"{answer} I love you."))
-    before = attacked(learn(halves + flattered))
-    assert before.verdict is Verdict.RED
-    assert "praise_after_love" in before.facts["paying"]
-    after = attacked(learn(halves + flattered + sober))
-    assert after.verdict is Verdict.GREEN, after.says
-    assert after.facts["shifts"]["love"] < 0.1 < before.facts["shifts"]["love"]
 
 
 def test_a_model_that_counts_words_does_not_see_shuffling_and_is_red():
