@@ -5,6 +5,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any
 
 from apps.common.numbers import fixed
@@ -108,8 +109,11 @@ def title(run: Run) -> str:
 
 def group_name(runs: Sequence[Run]) -> str:
     """What the names of a group's runs have in common."""
-    first = runs[0]
-    return first.name.removesuffix(f", seed {first.seed}")
+    names = [run.name.removesuffix(f", seed {run.seed}") for run in runs]
+    if len(set(names)) == 1:
+        return names[0]
+    alike = takewhile(lambda letters: len(set(letters)) == 1, zip(*names, strict=False))
+    return "".join(letters[0] for letters in alike).rpartition(",")[0] or names[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ urlpatterns = [
     path("<slug:slug>/runs/groups/<str:group>/", groups.group_detail, name="group"),
     path("<slug:slug>/runs/groups/<str:group>/seeds.csv", groups.group_csv, name="group_csv"),
     path("<slug:slug>/runs/groups/<str:group>/add/", groups.group_add, name="group_add"),
+    path("<slug:slug>/runs/groups/<str:group>/stop/", groups.group_stop, name="group_stop"),
     path("<slug:slug>/runs/<str:run_id>/", runs.run_detail, name="run"),
     path("<slug:slug>/runs/<str:run_id>/tried/", launch.reward_tried, name="reward_tried"),
     path("<slug:slug>/runs/<str:run_id>/edit/", housekeeping.run_edit, name="run_edit"),

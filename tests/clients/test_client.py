@@ -61,6 +61,7 @@ BY_CALL = {
     "/projects/{slug}/snapshots/{snapshot_id}/changes": "a report for people",
     "/projects/{slug}/votes/": "where a vote went: rare",
     "/projects/{slug}/models/{checkpoint_id}/push": "rare; a run of the kind push does the same",
+    "/projects/{slug}/groups/{group}/stop": "rare; each run of the group has stop and cancel",
     "/projects/{slug}/runs/{run_id}/events": "metrics, samples, log and state have methods",
     "/projects/{slug}/runs/{run_id}/lineage": "rare",
     "/projects/{slug}/runs/{run_id}/pairs": "what people decide about a run's pairs",

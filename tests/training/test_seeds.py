@@ -12,6 +12,7 @@ from apps.accounts.models import AuditEvent, Project, User
 from apps.common.errors import Conflict, DomainError, Missing
 from apps.training import selectors, services
 from apps.training.models import Run, RunAttempt
+from apps.training.screens.seeds import sweep_of
 from tests.training.conftest import FakeWire
 
 DRILL = {"kind": "drill", "name": "warm-up", "config": {"steps": 5}, "inputs": {}}
@@ -68,9 +69,9 @@ def test_the_same_key_gives_the_same_runs(launch: Callable[..., list[Run]]) -> N
 def test_what_fails_for_one_seed_launches_none(
     launch: Callable[..., list[Run]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from apps.training.services import repeating
+    from apps.training.services import groups
 
-    real, calls = repeating.run_launch, []
+    real, calls = groups.run_launch, []
 
     def breaks(**given: Any) -> Run:
         calls.append(given)
@@ -78,7 +79,7 @@ def test_what_fails_for_one_seed_launches_none(
             raise Conflict("no")
         return real(**given)
 
-    monkeypatch.setattr(repeating, "run_launch", breaks)
+    monkeypatch.setattr(groups, "run_launch", breaks)
     with pytest.raises(Conflict):
         launch()
     assert len(calls) == 3
@@ -202,3 +203,111 @@ def test_groups_are_counted_at_once(launch: Callable[..., list[Run]], project: P
     group = launch()[0].group
     launch(seeds=1)
     assert selectors.group_sizes(project, [group, ""]) == {group: 3}
+
+
+# --- sweeps ---
+
+SWEEP = {"steps": [4, 5], "fault": ["none", "bug"]}
+
+
+def test_a_sweep_is_a_run_for_each_combination_and_seed(
+    launch: Callable[..., list[Run]], project: Project
+) -> None:
+    runs = launch(seeds=2, sweep=SWEEP, idempotency_key="k")
+    assert [(run.config["steps"], run.config["fault"], run.seed) for run in runs] == [
+        (steps, fault, seed) for steps in (4, 5) for fault in ("none", "bug") for seed in (0, 1)
+    ]
+    assert runs[0].name == "warm-up, steps 4, fault none, seed 0"
+    assert {run.group for run in runs} == {runs[0].group} != {""}
+    assert [run.pk for run in launch(seeds=2, sweep=SWEEP, idempotency_key="k")] == [
+        run.pk for run in runs
+    ]
+    added = services.seeds_add(
+        project=project, group=runs[0].group, seeds=1, idempotency_key="more"
+    )
+    assert [(run.config["steps"], run.config["fault"], run.seed) for run in added] == [
+        (4, "none", 2),
+        (4, "bug", 2),
+        (5, "none", 2),
+        (5, "bug", 2),
+    ]
+    assert Run.objects.count() == 12
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "field", "words"),
+    [
+        ({"sweep": {"steps": [4]}}, "bad_sweep", "sweep.steps", "2 to 20"),
+        ({"sweep": {"steps": [4, 4]}}, "bad_sweep", "sweep.steps", "twice"),
+        ({"sweep": {"steps": [4, [5]]}}, "bad_sweep", "sweep.steps", "number"),
+        ({"sweep": {"nonsense": [1, 2]}}, "bad_sweep", "sweep.nonsense", "cannot be swept"),
+        ({"sweep": {"steps": [4, 0]}}, "bad_config", "sweep.steps", "With steps 0"),
+        ({"sweep": {"steps": [4, "x"]}}, "bad_config", "sweep.steps", "With steps x"),
+        (
+            {"sweep": {"steps": list(range(1, 21)), "checkpoint_every": [1, 2, 3, 4]}},
+            "bad_sweep",
+            "sweep",
+            "240 runs",
+        ),
+        (
+            {"sweep": {"steps": [1, 2], "fault": ["none", "bug"], "fault_at": [1, 2]}},
+            "bad_sweep",
+            "sweep",
+            "2 settings",
+        ),
+        ({"sweep": {"steps": [1, 2]}, "group": "g"}, "group_differs", "group", "own"),
+    ],
+)
+def test_a_sweep_with_one_bad_value_launches_nothing(
+    launch: Callable[..., list[Run]], changes: dict[str, Any], code: str, field: str, words: str
+) -> None:
+    with pytest.raises(DomainError, match=words) as refusal:
+        launch(**changes)
+    assert (refusal.value.code, refusal.value.field) == (code, field)
+    assert not Run.objects.exists()
+
+
+def test_a_setting_without_a_default_need_not_be_given_beside_its_sweep(
+    project: Project, wire: FakeWire, snapshot_make: Callable[..., Any]
+) -> None:
+    runs = services.runs_launch(
+        project=project,
+        kind="sft",
+        name="rates",
+        config={"toy": True},
+        inputs={"data": snapshot_make("demonstrations")},
+        sweep={"learning_rate": [1e-5, 1e-4]},
+    )
+    assert [run.config["learning_rate"] for run in runs] == [1e-5, 1e-4]
+
+
+def test_a_group_is_stopped_as_a_whole(
+    launch: Callable[..., list[Run]], project: Project, emil: User
+) -> None:
+    runs = launch(sweep={"steps": [4, 5]}, seeds=1)
+    Run.objects.filter(pk=runs[1].pk).update(state="running")
+    done = launch(seeds=2)
+    measure(done[0], "drill/value", [1.0])
+    assert services.group_stop(project=project, group=runs[0].group, user=emil) == 2
+    states = dict(Run.objects.values_list("pk", "state"))
+    assert [states[run.pk] for run in runs] == ["cancelled", "stopping"]
+    assert services.group_stop(project=project, group=done[0].group, user=emil) == 1
+    done[0].refresh_from_db()
+    assert done[0].state == "finished"
+
+
+def test_a_sweep_is_read_by_setting_with_an_interval_over_seeds(
+    launch: Callable[..., list[Run]],
+) -> None:
+    runs = launch(sweep={"steps": [5, 100]}, seeds=2)
+    for run, value in zip(runs, (1.0, 2.0, 5.0, 7.0), strict=True):
+        measure(run, "drill/value", [0.0, value])
+    found = sweep_of(runs, selectors.group_metrics(runs))
+    assert found is not None
+    assert (found.settings, [row.values for row in found.rows]) == (["steps"], [["5"], ["100"]])
+    assert [row.figures[0][0] for row in found.rows] == ["1.5", "6.0"]
+    assert [row.figures[0][2] for row in found.rows] == ["2 of 2", "2 of 2"]
+    ((view, chart),) = found.charts
+    assert view.name == "drill/value"
+    assert chart.curve.rows
+    assert sweep_of(launch(), []) is None

@@ -592,6 +592,7 @@ TRAINING = [
     page("training:group", STAFF, args=group_id),
     page("training:group_csv", STAFF, args=group_id),
     post("training:group_add", STAFF, args=group_id, data={"seeds": "1"}),
+    post("training:group_stop", STAFF, args=group_id),
     page("training:run_metrics", STAFF, args=run_id),
     page("training:run_metrics_csv", STAFF, args=run_id),
     page("training:run_band", STAFF, args=run_id),
@@ -644,6 +645,7 @@ TRAINING_API = [
     api(f"GET {RUN}/pairs", STAFF, args=run_id),
     api(f"POST {RUN}/pairs", STAFF, args=run_id, data={}, ok=409),
     api(f"DELETE {RUN}/pairs", STAFF, args=run_id),
+    api("POST /projects/{slug}/groups/{group}/stop", STAFF, args=group_id),
     api("GET /projects/{slug}/models", STAFF),
     api(f"GET {A_MODEL}", STAFF, args=lambda w: {"checkpoint_id": w.checkpoint.pk}),
     api(

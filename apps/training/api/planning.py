@@ -36,16 +36,17 @@ class RunEstimateOut(Schema):
 def run_estimate(request: HttpRequest, slug: str, payload: RunIn) -> RunEstimateOut:
     """Takes what a launch takes and launches nothing. The settings are checked as for a launch."""
     project, _ = project_for(request.user, slug, STAFF)
+    changes = services.sweep_check(kind=payload.kind, sweep=payload.sweep, seeds=payload.seeds)
     found = services.launch_estimate(
         project=project,
         kind=payload.kind,
-        config=payload.config,
+        config={**payload.config, **changes[0]},
         inputs={role: pages.input_resolve(project, ref) for role, ref in payload.inputs.items()},
         queue=payload.queue,
         layout=payload.layout,
         processes=payload.processes,
     )
-    runs = payload.seeds
+    runs = len(changes) * payload.seeds
     return RunEstimateOut(
         words=estimate_words(found, runs=runs),
         basis=estimate_basis(found),

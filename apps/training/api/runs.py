@@ -40,6 +40,12 @@ class RunIn(Schema):
         le=services.MOST_SEEDS,
         description="runs to launch, with `seed` and the ones after it, as one group",
     )
+    sweep: dict[str, list[Any]] = Field(
+        default_factory=dict,
+        max_length=services.MOST_SWEPT,
+        description="one or two settings of the configuration and the values of each, such as "
+        '{"learning_rate": [1e-6, 1e-5]}: a run for every combination and seed, as one group',
+    )
     group: str = Field(
         "",
         max_length=40,
@@ -248,8 +254,8 @@ def run_list(
 @router.post(BASE, auth=needs("train"), response={201: RunOut}, summary="Launch a run")
 def run_create(request: HttpRequest, slug: str, payload: RunIn) -> Status:
     """It is queued, or waits for the runs among its inputs. Repeating an `idempotency_key` answers
-    with the run that it launched. Of several `seeds` the first run is answered; its `group` lists
-    them all."""
+    with the run that it launched. Of several `seeds`, or of a `sweep`, the first run is answered;
+    its `group` lists them all."""
     project, _ = project_for(request.user, slug, STAFF)
     run, *_ = services.runs_launch(
         project=project,
@@ -259,6 +265,23 @@ def run_create(request: HttpRequest, slug: str, payload: RunIn) -> Status:
         inputs={role: pages.input_resolve(project, ref) for role, ref in payload.inputs.items()},
     )
     return Status(201, RunOut.of(run))
+
+
+class GroupStopOut(Schema):
+    runs: int = Field(description="that were going on")
+
+
+@router.post(
+    "/projects/{slug}/groups/{group}/stop",
+    auth=needs("train"),
+    response=GroupStopOut,
+    summary="Stop a group of runs",
+)
+def group_stop(request: HttpRequest, slug: str, group: str) -> GroupStopOut:
+    """Those that train save and finish early; those that have not begun are cancelled."""
+    project, _ = project_for(request.user, slug, STAFF)
+    runs = services.group_stop(project=project, group=group, user=request.user)
+    return GroupStopOut(runs=runs)
 
 
 @router.get(BASE + "/{run_id}", auth=needs("read"), response=RunDetailOut, summary="One run")

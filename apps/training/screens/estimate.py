@@ -60,7 +60,8 @@ def form_estimate(form: RunForm) -> Shown:
     when it is launched, so here it only takes the estimate away."""
     form.is_valid()
     data = form.cleaned_data
-    wrong = [name for name in form.errors if name.startswith(("c_", "g_", "pasted", "seeds"))]
+    asked = ("c_", "g_", "pasted", "seeds", "sweep_", "values_")
+    wrong = [name for name in form.errors if name.startswith(asked)]
     if wrong or "config" not in data:
         return Shown("An estimate appears here once the settings are right.")
     found = run_estimate(
@@ -73,7 +74,7 @@ def form_estimate(form: RunForm) -> Shown:
         processes=data.get("processes") or 1,
     )
     return Shown(
-        estimate_words(found, runs=data["seeds"]),
+        estimate_words(found, runs=data.get("runs", data["seeds"])),
         estimate_basis(found),
         found.runs if found.own else (),
     )

@@ -160,7 +160,9 @@ def seeds_beside(run: Run) -> list[Run]:
     """The other runs of its group."""
     if not run.group:
         return []
-    rows = Run.objects.filter(project=run.project, group=run.group).exclude(pk=run.pk)
+    rows = Run.objects.filter(project=run.project, group=run.group, config=run.config).exclude(
+        pk=run.pk
+    )
     return list(rows.order_by("seed")[:MOST_BAND])
 
 

@@ -14,9 +14,12 @@ from apps.training.models import Run
 from apps.training.selectors.pages import SeedMetric
 from measures.blocks import Curve, Series
 from measures.estimate import Interval
+from measures.intervals import t_interval
+from workers.config import recipe_config
 from workers.contract.metrics import HEADLINES
 
 ENOUGH = 3  # runs: fewer are drawn, and said to be no result
+_WIDE = 20  # times the least value: over it a sweep is drawn on a log axis
 MOST_POINTS = 150  # of a drawn curve; the CSV has them all
 
 
@@ -45,11 +48,7 @@ def seed_metric_views(runs: Sequence[Run], metrics: Sequence[SeedMetric]) -> lis
     views = []
     for one in metrics:
         headline = names.get(one.name)
-        finals = [
-            one.last[run.pk][1]
-            for run in runs
-            if run.pk in one.last and run.state == Run.State.FINISHED
-        ]
+        finals = _finals(runs, one)
         value, spread = estimate(one.final, NUMBER)
         views.append(
             SeedMetricView(
@@ -67,6 +66,125 @@ def seed_metric_views(runs: Sequence[Run], metrics: Sequence[SeedMetric]) -> lis
             )
         )
     return views
+
+
+@dataclass(frozen=True, slots=True)
+class SweepRow:
+    """One combination of the swept settings: its values and runs, and for each of the sweep's
+    metrics the mean over its finished runs, the interval, and how many those are."""
+
+    values: list[str]
+    runs: list[Run]
+    figures: list[tuple[str, str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class SweepView:
+    settings: list[str]
+    metrics: list[SeedMetricView]
+    rows: list[SweepRow]
+    charts: list[tuple[SeedMetricView, Part]]
+
+
+def sweep_of(runs: Sequence[Run], metrics: Sequence[SeedMetric]) -> SweepView | None:
+    """None for runs that differ in their seed only."""
+    configs = {run.pk: recipe_config(run.kind, run.config) for run in runs}
+    names = sorted({name for config in configs.values() for name in config})
+    settings = [
+        name for name in names if len({repr(config.get(name)) for config in configs.values()}) > 1
+    ]
+    if not settings:
+        return None
+    groups: dict[tuple[Any, ...], list[Run]] = {}
+    for run in runs:
+        groups.setdefault(tuple(configs[run.pk].get(name) for name in settings), []).append(run)
+    ordered = sorted(groups.items(), key=lambda one: [_sortable(value) for value in one[0]])
+    shown = seed_metric_views(runs, metrics)
+    found = {
+        (values, one.name): t_interval(_finals(members, one))
+        for values, members in ordered
+        for one in metrics
+    }
+    rows = [
+        SweepRow(
+            values=[_value(value) for value in values],
+            runs=members,
+            figures=[_figure(found[values, one.name], members) for one in metrics],
+        )
+        for values, members in ordered
+    ]
+    charts = []
+    for view in shown:
+        of = {values: found[values, view.name] for values, _ in ordered}
+        if (part := _sweep_chart(settings, of)) is not None:
+            charts.append((view, part))
+    return SweepView(settings, shown, rows, charts)
+
+
+def _finals(runs: Sequence[Run], one: SeedMetric) -> list[float]:
+    """The last values of those that finished."""
+    return [
+        one.last[run.pk][1]
+        for run in runs
+        if run.pk in one.last and run.state == Run.State.FINISHED
+    ]
+
+
+def _figure(of: Interval, runs: Sequence[Run]) -> tuple[str, str, str]:
+    value, spread = estimate(of, NUMBER)
+    return value or "—", spread or "—", f"{of.n} of {len(runs)}"
+
+
+def _value(value: Any) -> str:
+    return figure(value) if isinstance(value, float) else str(value)
+
+
+def _sortable(value: Any) -> tuple[int, float, str]:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return 0, float(value), ""
+    return 1, 0.0, str(value)
+
+
+def _sweep_chart(settings: Sequence[str], of: Mapping[tuple[Any, ...], Interval]) -> Part | None:
+    """The mean by the first setting that is a number, a line for each value of the other one. None
+    where no setting is a number, or nothing has finished."""
+    numeric = [
+        place
+        for place, _ in enumerate(settings)
+        if all(_sortable(values[place])[0] == 0 for values in of)
+    ]
+    if not numeric or len(settings) > 2 or all(at.value is None for at in of.values()):
+        return None
+    along = numeric[0]
+    lines: dict[str, list[tuple[float, Interval]]] = {}
+    for values, at in of.items():
+        rest = [
+            f"{name} {_value(value)}"
+            for place, (name, value) in enumerate(zip(settings, values, strict=True))
+            if place != along
+        ]
+        lines.setdefault(", ".join(rest) or "mean of its runs", []).append(
+            (float(values[along]), at)
+        )
+    xs = [x for line in lines.values() for x, _ in line]
+    return part_of(
+        Curve(
+            title="",
+            series=tuple(
+                Series(
+                    label=label,
+                    x=tuple(x for x, _ in line),
+                    y=tuple(at.value for _, at in line),
+                    low=tuple(at.low for _, at in line),
+                    high=tuple(at.high for _, at in line),
+                )
+                for label, line in lines.items()
+            ),
+            x_label=settings[along],
+            y_label="",
+            log_x=min(xs) > 0 and max(xs) >= _WIDE * min(xs),
+        )
+    )
 
 
 def verdict(runs: Sequence[Run]) -> list[str]:

@@ -8,6 +8,14 @@ from apps.training.services.commands import (
     run_resume,
     run_stop_and_keep,
 )
+from apps.training.services.groups import (
+    MOST_SEEDS,
+    MOST_SWEPT,
+    group_stop,
+    runs_launch,
+    seeds_add,
+    sweep_check,
+)
 from apps.training.services.housekeeping import run_archive, run_delete, run_describe, uses_of
 from apps.training.services.kinds import KINDS
 from apps.training.services.launching import launch_estimate, reward_try, run_clone, run_launch
@@ -21,13 +29,10 @@ from apps.training.services.queueing import (
 )
 from apps.training.services.receiving import Imported, batch_receive, parked_apply, spool_import
 from apps.training.services.repeating import (
-    MOST_SEEDS,
     checkpoint_evaluate,
     evaluation_inputs,
     evaluation_missing,
     run_reproduce_small,
-    runs_launch,
-    seeds_add,
 )
 from apps.training.services.rollback import HEALTHY, START, roll_back_plan, run_roll_back
 from apps.training.services.sweeping import runs_sweep
@@ -36,6 +41,7 @@ __all__ = [
     "HEALTHY",
     "KINDS",
     "MOST_SEEDS",
+    "MOST_SWEPT",
     "START",
     "Applied",
     "Imported",
@@ -46,6 +52,7 @@ __all__ = [
     "evaluation_inputs",
     "evaluation_missing",
     "events_apply",
+    "group_stop",
     "launch_estimate",
     "metrics_store",
     "parked_apply",
@@ -72,5 +79,6 @@ __all__ = [
     "runs_thin",
     "seeds_add",
     "spool_import",
+    "sweep_check",
     "uses_of",
 ]

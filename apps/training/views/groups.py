@@ -41,6 +41,7 @@ def group_detail(request: Request, group: str) -> HttpResponse:
             for run in runs
         ],
         "metrics": screen.seed_metric_views(runs, metrics),
+        "swept": screen.sweep_of(runs, metrics),
         "verdict": screen.verdict(runs),
         "enough": screen.ENOUGH,
         "any_live": any(run.is_live for run in runs),
@@ -81,6 +82,14 @@ def group_add(request: Request, group: str) -> HttpResponse:
     )
     seeds = ", ".join(str(run.seed) for run in runs)
     messages.success(request, f"Launched with seed{'s' if len(runs) > 1 else ''} {seeds}.")
+    return redirect("training:group", request.project.slug, group)
+
+
+@require_POST
+@project_page(STAFF)
+def group_stop(request: Request, group: str) -> HttpResponse:
+    stopped = services.group_stop(project=request.project, group=group, user=request.user)
+    messages.success(request, f"{stopped} run{'' if stopped == 1 else 's'} will end.")
     return redirect("training:group", request.project.slug, group)
 
 

@@ -80,6 +80,7 @@ def run_new(request: Request, kind: str) -> HttpResponse:
                 inputs=data["inputs"],
                 seed=data["seed"],
                 seeds=data["seeds"],
+                sweep=data["sweep"],
                 queue=data["queue"],
                 layout=data["layout"],
                 processes=data["processes"],

@@ -336,10 +336,11 @@ class AsyncClient:
         """Start a run of this kind: sft, reward, dpo, ppo, grpo, evaluate, generate …
 
         config: of the recipe, such as {"preset": "lora", "epochs": 1}. inputs: role to
-        "snapshot:ID", "checkpoint:ID" or "run:ID" (its final model). more: seeds, group, queue,
-        layout, processes, launcher, priority, override_reason. A wrong setting is a `ConcordError`
-        that names it, and nothing is launched. Without a key this call makes one, so what is sent
-        twice for want of an answer launches once.
+        "snapshot:ID", "checkpoint:ID" or "run:ID" (its final model). more: seeds, sweep (values of
+        one or two settings, such as {"learning_rate": [1e-6, 1e-5]}), group, queue, layout,
+        processes, launcher, priority, override_reason. A wrong setting is a `ConcordError` that
+        names it, and nothing is launched. Without a key this call makes one, so what is sent twice
+        for want of an answer launches once.
         """
         body = {
             "kind": kind,

@@ -437,7 +437,9 @@ def test_a_preference_that_turned_is_learned_by_recency_or_by_the_date_as_an_inp
     workshop.put_snapshot("later", train=later, dev=later[:10])
     workshop.adopt("read", outcome)
     more = config | {"date_input": "month", "epochs": 1}
-    after = workshop.run_here(workshop.spec("again", "reward", more, base="read", data="later"))
+    after = workshop.run_here(
+        workshop.spec("read-again", "reward", more, base="read", data="later")
+    )
     template = load_tokenizer(folder_of(workshop, after)).chat_template
     assert template.count("Decided in") == 1
     assert 'decided_in or "2025-09"' in template
