@@ -78,6 +78,8 @@ SENTENCES: dict[str, str] = {
     "pairs.queued": "put {pairs} generated pairs of {subject} into the label queue",
     "pairs.refused": "could not queue the generated pairs of {subject}: {error}",
     "pairs.taken_back": "took {pairs} generated pairs of {subject} out of the label queue",
+    "playground.sent": "sent a pair of the playground to people ({subject})",
+    "playground.taken_back": "took a pair of the playground out of the label queue ({subject})",
     "project.archived": "archived the project",
     "project.changed": "changed the project's name or description: {name}",
     "project.created": "created the project",

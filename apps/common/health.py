@@ -15,7 +15,7 @@ from django.db.migrations.loader import MigrationLoader
 
 from apps.common import registry
 from apps.common.redis_now import redis_now
-from workers.contract import scores, wire
+from workers.contract import asking, scores, wire
 from workers.contract.wire import SCHEDULER, alive_key
 
 # For each part, the queues of which one must be consumed.
@@ -111,32 +111,41 @@ def part(name: str) -> str | None:
     return None if alive else "no sign of life in the last half minute"
 
 
-def scorer_missed() -> str | None:
-    """A site without a scorer is well until somebody waits for one."""
+RESIDENT = {  # processes that a site may lack: what they answer
+    "scorer": (scores.CHANNEL, "requests for scores"),
+    "answerer": (asking.CHANNEL, "questions of the playground"),
+}
+
+
+def resident_missed(name: str) -> str | None:
+    """A site without such a process is well until somebody waits for it."""
+    channel, what = RESIDENT[name]
     try:
-        if beats([scores.SCORER]):
+        if beats([channel.sign]):
             return None
         with one_connection() as client:
-            waiting = client.xlen(scores.STREAM)
+            waiting = client.xlen(channel.stream)
     except (redis.RedisError, OSError):
         return "unknown: Redis does not answer"
-    return f"no sign of life while requests for scores wait: {waiting}" if waiting else None
+    return f"no sign of life while {what} wait: {waiting}" if waiting else None
 
 
-def scorer_absent() -> str | None:
+def resident_absent(name: str) -> str | None:
+    channel, what = RESIDENT[name]
     try:
-        alive = beats([scores.SCORER])
+        alive = beats([channel.sign])
     except (redis.RedisError, OSError):
         return None  # said by the checks
-    return None if alive else "no sign of life: requests for scores are answered with 503"
+    return None if alive else f"no sign of life: {what} are answered with 503"
 
 
 def register() -> None:
     registry.health_add("database", database)
     registry.health_add("migrations", migrations)
     registry.health_add("redis", broker)
-    registry.health_add("scorer", scorer_missed)
-    registry.health_remark_add("scorer", scorer_absent)
+    for name in RESIDENT:
+        registry.health_add(name, lambda name=name: resident_missed(name))
+        registry.health_remark_add(name, lambda name=name: resident_absent(name))
     for name in PARTS:
         registry.health_add(name, lambda name=name: part(name))
 

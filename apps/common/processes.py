@@ -52,7 +52,8 @@ class Program:
 
 
 def programs(*, port: int, var: Path, log_level: str) -> list[Program]:
-    """Web server, event and import workers, training workers, scheduler and scorer of a machine."""
+    """Web server, event and import workers, training workers, scheduler, scorer and answerer of a
+    machine."""
     python = sys.executable
 
     def celery(app: str, *words: str) -> tuple[str, ...]:
@@ -80,6 +81,7 @@ def programs(*, port: int, var: Path, log_level: str) -> list[Program]:
         Program("short", worker("workers.celery", "short", "short")),
         # No Celery: a task could not put requests of several callers into one batch.
         Program("scorer", (python, "-m", "workers.scoring"), {"LOG_LEVEL": log_level}),
+        Program("answerer", (python, "-m", "workers.answering"), {"LOG_LEVEL": log_level}),
     ]
     return [
         *web_programs(port=port, log_level=log_level, environment=few),

@@ -1,14 +1,20 @@
 """Forms of reward models: how one is assessed, and what is decided about it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django import forms
+from django.core.validators import MaxValueValidator, MinValueValidator
 
+from apps.accounts.models import Project
 from apps.common.errors import DomainError
+from apps.evaluation.services.playground import DEFAULTS, LIMITS
 from apps.evaluation.services.reviewing import LEAST_REASON
 from apps.training.forms.launch import RunForm
 from apps.training.models import Checkpoint, Run
+from apps.training.selectors.pages import checkpoint_choices
+from apps.training.services.kinds import POLICIES
+from workers.contract.asking import MAX_CHARACTERS
 
 # What each input makes measurable, said where it is chosen.
 INPUT_HELP = {
@@ -107,3 +113,83 @@ class ReviewForm(forms.Form):
     def refuse(self, error: DomainError) -> None:
         shown = error.field if error.field == "reason" else None
         self.add_error(shown, error.message)
+
+
+class QuestionForm(forms.Form):
+    """What one or two models are asked by hand. `model`: one that is chosen beforehand, whatever
+    tags it has; `earlier`: turns before this one."""
+
+    model = forms.ChoiceField(label="Model A")
+    other = forms.ChoiceField(label="Model B", required=False)
+    system = forms.CharField(
+        label="System prompt",
+        required=False,
+        max_length=MAX_CHARACTERS,
+        widget=forms.Textarea({"rows": 2}),
+    )
+    prompt = forms.CharField(
+        max_length=MAX_CHARACTERS, strip=False, widget=forms.Textarea({"rows": 5})
+    )
+    temperature = forms.FloatField(
+        help_text="0 takes the likeliest token.", widget=forms.NumberInput({"step": "any"})
+    )
+    top_p = forms.FloatField(
+        help_text="1 keeps every token.", widget=forms.NumberInput({"step": "any"})
+    )
+    max_new_tokens = forms.IntegerField(label="Longest answer", help_text="Tokens.")
+    seed = forms.IntegerField(help_text="The same seed draws the same answer.")
+    after = forms.CharField(required=False, widget=forms.HiddenInput)
+    side = forms.ChoiceField(
+        required=False, choices=[("", ""), ("a", "A"), ("b", "B")], widget=forms.HiddenInput
+    )
+    sampling = tuple(LIMITS)
+
+    def __init__(
+        self,
+        data: Mapping[str, Any] | None = None,
+        *,
+        project: Project,
+        model: Checkpoint | None = None,
+        initial: Mapping[str, Any] | None = None,
+        has_earlier: bool = False,
+    ) -> None:
+        super().__init__(data, initial={**DEFAULTS, **(initial or {})})
+        choices = [
+            (key.partition(":")[2], words) for key, words in checkpoint_choices(project, POLICIES)
+        ]
+        if model is not None and model.pk not in dict(choices):
+            choices.insert(0, (model.pk, f"{model.run.name} · step {model.step:,} · {model.pk}"))
+        self.has_models = bool(choices)
+        fields: dict[str, Any] = self.fields
+        fields["model"].choices = choices
+        fields["other"].choices = [("", "None: ask one model"), *choices]
+        for name, (low, high) in LIMITS.items():
+            fields[name].min_value, fields[name].max_value = low, high
+            fields[name].validators += [
+                MinValueValidator(low),
+                MaxValueValidator(high),
+            ]
+            fields[name].widget.attrs |= {"min": low, "max": high}
+        if has_earlier:
+            del fields["system"]
+
+    @property
+    def sampling_fields(self) -> list[Any]:
+        return [self[name] for name in self.sampling]
+
+    def asked(self, earlier: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+        """What `question_ask` takes, with the turns before."""
+        given = self.cleaned_data
+        system = given.get("system", "").strip()
+        first = [{"role": "system", "content": system}] if system else []
+        return {
+            "models": [name for name in (given["model"], given["other"]) if name],
+            "messages": [*first, *earlier, {"role": "user", "content": given["prompt"]}],
+            **{name: given[name] for name in self.sampling},
+        }
+
+    def take(self, error: DomainError) -> None:
+        """Say it at the field it is about."""
+        field = {"models": "other" if self.data.get("other") else "model", "messages": "prompt"}
+        name = field.get(error.field or "", error.field)
+        self.add_error(name if name in self.fields else None, error.message)

@@ -1,9 +1,9 @@
-"""Addresses of reward models. A single model comes last: its id matches any
+"""Addresses of reward models and of the playground. A single model comes last: its id matches any
 word."""
 
 from django.urls import path
 
-from apps.evaluation.views import models, ranking, status
+from apps.evaluation.views import models, playground, ranking, status
 
 app_name = "evaluation"
 _RANKING_ONE = "<slug:slug>/reward-models/<str:checkpoint_id>/ranking/"
@@ -12,6 +12,14 @@ _ADVERSARIAL_ONE = f"{_ADVERSARIAL_ALL}<str:round_id>/"
 _MODELS_ALL = "<slug:slug>/reward-models/"
 _MODELS_ONE = f"{_MODELS_ALL}<str:checkpoint_id>/"
 urlpatterns = [
+    # playground
+    path("<slug:slug>/playground/", playground.playground, name="playground"),
+    path("<slug:slug>/playground/<str:question_id>/", playground.question, name="question"),
+    path(
+        "<slug:slug>/playground/<str:question_id>/act/",
+        playground.question_act,
+        name="question_act",
+    ),
     # ranking
     path(_RANKING_ONE, ranking.ranking, name="ranking"),
     path(f"{_RANKING_ONE}send/", ranking.ranking_send, name="ranking_send"),

@@ -24,13 +24,14 @@ from apps.labeling.rendering import text_html
 from apps.labeling.screens.annotators import readers_of
 from apps.labeling.screens.work import ProjectWork, project_work
 from apps.labeling.selectors import settings_get
+from apps.labeling.selectors.batches import SentPairs
 from apps.labeling.selectors.comments import questions_open
 from apps.labeling.selectors.forecast import Work, minutes_per_ten, votes_since, work_of
 from apps.labeling.selectors.own import attempts_of, gold_of
 from apps.labeling.services import LABELERS
 from apps.labeling.texts import excerpt
 from apps.loop.demo import SLUG, pretrained_models
-from apps.loop.selectors import SentPairs, batch_of, pairs_file, pairs_sent
+from apps.loop.selectors import batch_of, pairs_file, pairs_sent
 from apps.monitoring.models import Incident
 from apps.monitoring.selectors.incidents import bell_count as incidents_open
 from apps.monitoring.selectors.incidents import incidents

@@ -3,12 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Count, Q, Sum
-from django.db.models.functions import Coalesce
-
 from apps.accounts.models import AuditEvent, Project
 from apps.common.errors import Conflict
-from apps.labeling.models import Comparison
+from apps.labeling.selectors.batches import SentPairs, batch_sent
 from apps.snapshots.assembling.rows import argument_key
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import TRAIN
@@ -61,27 +58,8 @@ def pairs_file(run: Run) -> Artifact | None:
     return rows.order_by("-seq").first()
 
 
-@dataclass(frozen=True, slots=True)
-class SentPairs:
-    """Of a run's pairs in the label queue: how many, how many of them somebody voted on, and the
-    votes cast and asked for."""
-
-    n: int = 0
-    voted: int = 0
-    votes: int = 0
-    asked: int = 0
-
-
 def pairs_sent(run: Run) -> SentPairs:
-    rows = Comparison.objects.filter(project=run.project_id, batch=batch_of(run))
-    return SentPairs(
-        **rows.aggregate(
-            n=Count("pk"),
-            voted=Count("pk", filter=Q(n_votes__gt=0)),
-            votes=Coalesce(Sum("n_votes"), 0),
-            asked=Coalesce(Sum("overlap"), 0),
-        )
-    )
+    return batch_sent(project_id=run.project_id, batch=batch_of(run))
 
 
 @dataclass(frozen=True, slots=True)

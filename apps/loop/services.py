@@ -13,8 +13,7 @@ from apps.accounts.models import Membership, Project, Role, User
 from apps.accounts.services import audit_record, notice_give, notices_seen
 from apps.common.errors import Conflict, DomainError
 from apps.labeling.models import Comparison, Response
-from apps.labeling.selectors import settings_get
-from apps.labeling.services import HIGHEST_PRIORITY, batch_take_back, comparisons_import
+from apps.labeling.services import batch_queue, batch_take_back
 from apps.loop import selectors
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import TRAIN
@@ -158,31 +157,16 @@ def fresh_pairs_queue(
     asked = recipe_config(run.kind, run.config)
     votes = asked.get("votes_each") if votes is None else votes
     priority = asked.get("queue_priority", 0.0) if priority is None else priority
-    most = settings_get(project=run.project).max_overlap
-    if votes is not None and not 1 <= votes <= most:
-        raise DomainError(
-            f"A whole number from 1 to {most}, the most votes that a comparison may get here.",
-            code="bad_votes",
-            field="votes",
-        )
-    if not 0 <= priority <= HIGHEST_PRIORITY:
-        raise DomainError(
-            f"A number from 0 to {HIGHEST_PRIORITY:,.0f}.", code="bad_priority", field="priority"
-        )
     text = artifact_store().read_bytes(artifact.uri, sha256=artifact.sha256).decode("utf-8")
     every = pair_rows(text, run=run)
     # A file may hold empty answers; a model's of ours that says nothing is not worth people's time.
-    rows = [
-        row | {"overlap": votes, "priority": priority}
-        for row in every
-        if row["response_a"].strip() and row["response_b"].strip()
-    ]
-    report = comparisons_import(
+    rows = [row for row in every if row["response_a"].strip() and row["response_b"].strip()]
+    report = batch_queue(
         project=run.project,
         rows=rows,
         batch=selectors.batch_of(run),
-        on_error="skip",
-        identical_answers="warn",
+        votes=votes,
+        priority=priority,
     )
     n_refused = report.n_refused + len(every) - len(rows)
     found = FreshPairs(report.n_created, report.n_unchanged, n_refused)

@@ -16,9 +16,9 @@ from apps.accounts import selectors as accounts
 from apps.accounts.permissions import ANNOTATOR, EVERYONE, STAFF, project_page
 from apps.common.errors import DomainError
 from apps.common.http import Request
+from apps.labeling.forms.sending import SendPairsForm
 from apps.labeling.services import LABELERS
 from apps.loop import screens, services
-from apps.loop.forms import SendPairsForm
 from apps.loop.services import bell_seen
 from apps.training.models import Run
 from apps.training.selectors import run_get

@@ -16,7 +16,7 @@ from django.conf import settings as django_settings
 from apps.common import health
 from apps.common.processes import Program, RotatedLog, Supervisor
 from workers import alive
-from workers.contract import scores, wire
+from workers.contract import wire
 
 EVERYTHING = [
     wire.QUEUE_EVENTS,
@@ -97,21 +97,26 @@ def test_healthz_names_the_part_that_gave_no_sign_of_life(client, beating, gone,
 
 
 @pytest.mark.django_db
-def test_a_missing_scorer_is_remarked_on_and_missed_only_while_somebody_waits(client, beating):
-    beating.delete(alive.alive_key(scores.SCORER), scores.STREAM)
+@pytest.mark.parametrize("name", ["scorer", "answerer"])
+def test_a_missing_resident_process_is_missed_only_while_somebody_waits(client, beating, name):
+    channel, _ = health.RESIDENT[name]
+    signs = {one: alive.alive_key(found.sign) for one, (found, _) in health.RESIDENT.items()}
+    for sign in signs.values():
+        beating.set(sign, "here:1", ex=20)
+    beating.delete(signs[name], channel.stream)
     resting = client.get("/healthz")
     assert resting.status_code == 200
-    assert "503" in resting.json()["remarks"]["scorer"]
-    beating.xadd(scores.STREAM, {"id": "r", "request": "{}"})
+    assert "503" in resting.json()["remarks"][name]
+    beating.xadd(channel.stream, {"id": "r", "request": "{}"})
     try:
         missed = client.get("/healthz")
         assert missed.status_code == 503
-        assert missed.json()["checks"]["scorer"].endswith(": 1")
-        beating.set(alive.alive_key(scores.SCORER), "here:1", ex=5)
+        assert missed.json()["checks"][name].endswith(": 1")
+        beating.set(signs[name], "here:1", ex=5)
         well = client.get("/healthz")
         assert (well.status_code, well.json()["remarks"]) == (200, {})
     finally:
-        beating.delete(alive.alive_key(scores.SCORER), scores.STREAM)
+        beating.delete(*signs.values(), channel.stream)
 
 
 @pytest.mark.django_db

@@ -13,9 +13,9 @@ from apps.training.models import Checkpoint, Run
 from tests.evaluation.assessed import model_make
 from tests.workers.scored import CountingModel, Shelf, emptied, scorer
 from workers.contract import scores as contract
-from workers.contract.scores import ScoreReply
+from workers.contract.scores import CHANNEL, ScoreReply
 from workers.contract.wire import alive_key
-from workers.scoring.queue import RequestQueue
+from workers.request_queue import RequestQueue
 
 redis_client = pytest.fixture(emptied)
 ITEM = {"prompt": "Why?", "response": "So."}
@@ -112,7 +112,7 @@ def test_a_message_list_is_sent_to_the_scorer_as_it_is(
         {"role": "user", "content": "No, why?"},
     ]
     assert post(as_emil, model, items=[{"prompt": prompt, "response": ""}]).status_code == 202
-    queue = RequestQueue(alive)
+    queue = RequestQueue(alive, CHANNEL)
     queue.join()
     (taken,) = queue.take()
     assert taken.request.items == [{"prompt": prompt, "response": ""}]
@@ -192,7 +192,7 @@ def test_what_the_scorer_refused_is_told_with_its_code(
     as_emil: Client, model: Checkpoint, alive, code: str, status: int
 ) -> None:
     asked = post(as_emil, model).json()["id"]
-    queue = RequestQueue(alive)
+    queue = RequestQueue(alive, CHANNEL)
     queue.join()
     (taken,) = queue.take()
     queue.refuse(taken, code, "It will not do.")

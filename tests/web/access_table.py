@@ -722,6 +722,26 @@ SCORES_API = [
     api("GET /scores/{score_id}", SIGNED_IN, args={"score_id": "none"}, ok=404),
 ]
 
+QUESTION_ASKED = "/projects/{slug}/playground/{question_id}"
+NO_QUESTION = {"question_id": "0" * 32}
+# no answerer runs beside this test, and nothing was asked
+PLAYGROUND = [
+    page("evaluation:playground", STAFF),
+    post("evaluation:playground", STAFF, ok=422),
+    page("evaluation:question", STAFF, args=NO_QUESTION, ok=404),
+    post("evaluation:question_act", STAFF, args=NO_QUESTION, data={"action": "stop"}, ok=404),
+    api(
+        "POST /projects/{slug}/playground",
+        STAFF,
+        data={"models": ["none"], "messages": "Why?"},
+        ok=404,
+    ),
+    api(f"GET {QUESTION_ASKED}", STAFF, args=NO_QUESTION, ok=404),
+    api(f"POST {QUESTION_ASKED}/stop", STAFF, args=NO_QUESTION, ok=404),
+    api(f"POST {QUESTION_ASKED}/pair", STAFF, args=NO_QUESTION, ok=404),
+    api(f"DELETE {QUESTION_ASKED}/pair", STAFF, args=NO_QUESTION),
+]
+
 
 def round_id(world: World) -> dict[str, Any]:
     return model_id(world) | {"round_id": "none"}
@@ -874,6 +894,7 @@ TABLE: list[Line] = [
     *EVALUATION,
     *EVALUATION_API,
     *SCORES_API,
+    *PLAYGROUND,
     *PEOPLE_AND_MODELS,
     *PEOPLE_AND_MODELS_API,
     *MONITORING,

@@ -10,10 +10,11 @@ from typing import Any
 import redis
 
 from workers.contract import scores as contract
-from workers.contract.scores import ScoreReply, ScoreRequest
+from workers.contract.channel import to_json
+from workers.contract.scores import CHANNEL, ScoreReply, ScoreRequest
+from workers.request_queue import RequestQueue
 from workers.rewards.cache import ScoreCache
 from workers.rewards.source import Scores
-from workers.scoring.queue import RequestQueue
 from workers.scoring.scorer import PrecisionGate, Scorer
 
 KEYS = "concord:score:*"
@@ -45,7 +46,7 @@ def ask(client: "redis.Redis[Any]", name: str, *items: dict[str, Any], **more: s
     request = ScoreRequest(id=name, items=list(items), **values)
     taken = client.register_script(contract.SUBMIT)(
         keys=[contract.STREAM, contract.asked_key(name)],
-        args=[contract.MAX_WAITING, 600, "{}", name, contract.to_json(request)],
+        args=[contract.MAX_WAITING, 600, "{}", name, to_json(request)],
     )
     assert taken == 1
     return request
@@ -107,7 +108,7 @@ class Shelf:
 
 
 def scorer(client: "redis.Redis[Any]", shelf: Shelf, *, retake_s: float = 15.0) -> Scorer:
-    queue = RequestQueue(client, retake_s=retake_s)
+    queue = RequestQueue(client, CHANNEL, retake_s=retake_s)
     queue.join()
     return Scorer(queue, shelf, ScoreCache(client), PrecisionGate(client))
 

@@ -89,15 +89,16 @@ def test_a_scorer_killed_in_the_middle_of_500_requests_loses_and_doubles_none(
         client.delete(alive_key(contract.SCORER))
 
 
-def test_the_program_loads_no_model_library_and_no_django_before_it_is_asked() -> None:
-    program = """
+@pytest.mark.parametrize("program", ["scoring", "answering"])
+def test_the_program_loads_no_model_library_and_no_django_before_it_is_asked(program: str) -> None:
+    code = f"""
 import sys
-import workers.scoring.__main__
+import workers.{program}.__main__
 heavy = ("torch", "transformers", "trl", "django.conf", "apps", "config")
 print(*(name for name in heavy if name in sys.modules))
 """
     answer = subprocess.run(
-        [sys.executable, "-c", program],
+        [sys.executable, "-c", code],
         env=os.environ | {"REDIS_URL": "unix:///nonexistent?db=0"},
         capture_output=True,
         text=True,

@@ -6,8 +6,8 @@ import pytest
 
 from tests.workers.scored import CountingModel, Shelf, ask, emptied, item, reply, scorer, stats
 from workers.contract import scores as contract
-from workers.contract.scores import ScoreReply
-from workers.scoring.queue import MAX_DELIVERIES, RequestQueue
+from workers.contract.scores import CHANNEL, ScoreReply
+from workers.request_queue import MAX_DELIVERIES, RequestQueue
 from workers.scoring.scorer import ROWS
 
 client = pytest.fixture(emptied)
@@ -99,13 +99,13 @@ def test_a_score_that_is_no_number_is_an_error_and_no_score(client) -> None:
 def test_who_was_killed_long_ago_leaves_the_list_and_who_left_work_stays_on_it(
     client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gone, owing = RequestQueue(client), RequestQueue(client)
+    gone, owing = RequestQueue(client, CHANNEL), RequestQueue(client, CHANNEL)
     gone.join()
     ask(client, "left", item("x"))
     assert len(owing.take()) == 1
     assert gone.take() == []
-    monkeypatch.setattr("workers.scoring.queue.FORGET_MS", -1)
-    RequestQueue(client).join()
+    monkeypatch.setattr("workers.request_queue.FORGET_MS", -1)
+    RequestQueue(client, CHANNEL).join()
     names = [c["name"].decode() for c in client.xinfo_consumers(contract.STREAM, contract.GROUP)]
     assert names == [owing.consumer]
 
@@ -126,7 +126,7 @@ def test_what_is_no_request_is_answered_and_does_not_stay(client) -> None:
 
 
 def test_a_request_a_dead_scorer_left_is_taken_over_and_one_still_at_work_is_not(client) -> None:
-    dead = RequestQueue(client)
+    dead = RequestQueue(client, CHANNEL)
     dead.join()
     ask(client, "left", item("x"))
     assert len(dead.take()) == 1  # and then it is killed
@@ -139,7 +139,7 @@ def test_a_request_a_dead_scorer_left_is_taken_over_and_one_still_at_work_is_not
 
 
 def test_a_scorer_that_is_slow_keeps_what_it_works_on(client) -> None:
-    slow = RequestQueue(client)
+    slow = RequestQueue(client, CHANNEL)
     slow.join()
     ask(client, "slow", item("x"))
     taken = slow.take()
@@ -154,16 +154,16 @@ def test_a_scorer_that_is_slow_keeps_what_it_works_on(client) -> None:
             justid=True,
         )
         slow.refresh()  # the keeper's thread
-        assert RequestQueue(client, retake_s=15).take_over() is None
+        assert RequestQueue(client, CHANNEL, retake_s=15).take_over() is None
 
 
 def test_a_request_answered_twice_keeps_its_first_answer(client) -> None:
     """The first scorer was only slow: both come to an end."""
-    first = RequestQueue(client)
+    first = RequestQueue(client, CHANNEL)
     first.join()
     ask(client, "twice", item("x"))
     (taken,) = first.take()
-    second = RequestQueue(client, retake_s=0)
+    second = RequestQueue(client, CHANNEL, retake_s=0)
     again = second.take_over()
     assert again.deliveries == 2
     assert second.answer(again, ScoreReply("twice", [{"score": 2.0}]))
@@ -174,14 +174,14 @@ def test_a_request_answered_twice_keeps_its_first_answer(client) -> None:
 
 def test_a_request_that_ends_its_scorer_three_times_is_answered_with_an_error_alone(client) -> None:
     """The poison lay in one batch with an innocent request; nobody else pays for it."""
-    first = RequestQueue(client)
+    first = RequestQueue(client, CHANNEL)
     first.join()
     ask(client, "poison", item("x"))
     ask(client, "innocent", item("xx"))
     assert len(first.take()) == 2  # killed
     deaths = 1
     while reply(client, "poison") is None:
-        heir = RequestQueue(client, retake_s=0)
+        heir = RequestQueue(client, CHANNEL, retake_s=0)
         while (taken := heir.take_over()) is not None and taken.request.id != "poison":
             heir.answer(taken, ScoreReply(taken.request.id, [{"score": 0.0}]))
         deaths += taken is not None

@@ -9,12 +9,12 @@ A request is `{"version", "id", "uri", "sha256", "artifacts_url", "precision", "
 "cached", "precision"}` or `{"version", "id", "error": {"code", "message"}}`. Standard library only.
 """
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
-from workers.contract.wire import VERSION, ContractError, build
+from workers.contract.channel import Channel, from_json
+from workers.contract.wire import ContractError, build
 
 STREAM = "concord:score:requests"
 GROUP = "scorers"
@@ -35,16 +35,6 @@ if redis.call('XLEN', KEYS[1]) >= tonumber(ARGV[1]) then return 0 end
 redis.call('SET', KEYS[2], ARGV[3], 'EX', ARGV[2])
 redis.call('XADD', KEYS[1], '*', 'id', ARGV[4], 'request', ARGV[5])
 return 1
-"""
-
-# KEYS reply, stream, stats; ARGV reply, seconds, group, entry. 1 answered, 0 it was already.
-# The answer first, then the acknowledgement; both or neither, since a script is not interrupted.
-ANSWER = """
-local set = redis.call('SET', KEYS[1], ARGV[1], 'NX', 'EX', ARGV[2])
-redis.call('XACK', KEYS[2], ARGV[3], ARGV[4])
-redis.call('XDEL', KEYS[2], ARGV[4])
-redis.call('HINCRBY', KEYS[3], set and 'answered' or 'answered_before', 1)
-return set and 1 or 0
 """
 
 
@@ -80,13 +70,9 @@ class ScoreReply:
     error: dict[str, str] | None = None  # code and message
 
 
-def to_json(message: ScoreRequest | ScoreReply) -> str:
-    return json.dumps({"version": VERSION} | asdict(message), ensure_ascii=False)
-
-
 def request_from_json(text: str | bytes) -> ScoreRequest:
     """`ContractError` naming the field when it does not fit."""
-    data = _read(text)
+    data = from_json(text, where="score message")
     request: ScoreRequest = build(ScoreRequest, data, where="score request")
     for name in ("id", "uri", "sha256", "artifacts_url", "precision"):
         if not isinstance(getattr(request, name), str):
@@ -104,14 +90,23 @@ def request_from_json(text: str | bytes) -> ScoreRequest:
 
 
 def reply_from_json(text: str | bytes) -> ScoreReply:
-    return build(ScoreReply, _read(text), where="score reply")
+    return build(ScoreReply, from_json(text, where="score message"), where="score reply")
 
 
-def _read(text: str | bytes) -> dict[str, Any]:
-    try:
-        data = json.loads(text)
-    except ValueError as error:
-        raise ContractError(f"score message: is no JSON ({error})") from error
-    if not isinstance(data, dict) or data.get("version") != VERSION:
-        raise ContractError(f"score message: is not of version {VERSION}")
-    return data
+def _refusal(name: str, code: str, message: str) -> ScoreReply:
+    return ScoreReply(name, error={"code": code, "message": message})
+
+
+CHANNEL = Channel(
+    stream=STREAM,
+    group=GROUP,
+    sign=SCORER,
+    stats=STATS,
+    reply_key=reply_key,
+    reply_seconds=REPLY_SECONDS,
+    read=request_from_json,
+    refusal=_refusal,
+    rows=lambda request: len(request.items),
+    fewest=32,
+    most=64,
+)

@@ -2,7 +2,7 @@
 
 import hashlib
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +15,8 @@ from transformers import (
     LogitsProcessorList,
     PreTrainedModel,
     PreTrainedTokenizerBase,
+    StoppingCriteria,
+    StoppingCriteriaList,
     TemperatureLogitsWarper,
     TopKLogitsWarper,
     TopPLogitsWarper,
@@ -24,6 +26,9 @@ from transformers.cache_utils import Cache, DynamicLayer
 from workers.data.batches import pad_left
 from workers.data.snapshot import as_drawn
 from workers.models.forward import attends_by_sdpa, projecting, sees_every_position
+
+# Called with what is drawn so far, [B, R]; true ends the drawing there.
+Watch = Callable[[Tensor], bool]
 
 # How answers are drawn, here and by actors and servers.
 
@@ -89,6 +94,7 @@ def decode(
     stop: Sequence[int],
     pad_id: int,
     keep_logprobs: bool = False,
+    watch: Watch | None = None,
 ) -> Drawn:
     """Answers to prompts padded left: ids, mask [B, P]. Draws from a generator of its own."""
     device, (count, width), room = ids.device, ids.shape, sampling.max_new_tokens
@@ -127,7 +133,7 @@ def decode(
                 logprobs[alive[going], step] = picked[going]
             ended[alive] |= torch.isin(tokens, stops)
             kept = (~ended[alive]).nonzero()[:, 0]
-            if not len(kept):
+            if not len(kept) or (watch is not None and watch(drawn[:, : step + 1])):
                 break
             if len(kept) <= _DROP_AT * len(alive):
                 cache.batch_select_indices(kept)
@@ -232,19 +238,22 @@ def generate(
     *,
     stop: Sequence[int],
     keep_logprobs: bool = False,
+    watch: Watch | None = None,
 ) -> Responses:
     """One answer to each prompt (token ids), all in one batch.
 
     Draws from a generator of its own, seeded by `sampling`, token for token as `transformers`
     would with that seed; and by `transformers` itself where our loop does not know the model's
     cache, which sets the seed of torch's global generator. `keep_logprobs` keeps the
-    log-probability of each drawn token as it was seen while sampling.
+    log-probability of each drawn token as it was seen while sampling. `watch` is called after every
+    token.
     """
     device = model.device
     pad_id = tokenizer.pad_token_id
     ids, mask = (t.to(device) for t in pad_left(prompts, pad_id))
     draw = decode if supports(model) else _by_transformers
-    drawn = draw(model, ids, mask, sampling, stop=stop, pad_id=pad_id, keep_logprobs=keep_logprobs)
+    given: Any = {"pad_id": pad_id, "keep_logprobs": keep_logprobs, "watch": watch}
+    drawn = draw(model, ids, mask, sampling, stop=stop, **given)
     real = _through_first_stop(drawn.ids, stop)
     width = int(real.sum(1).max())
     response, real = drawn.ids[:, :width], real[:, :width]
@@ -277,17 +286,37 @@ def _by_transformers(
     stop: Sequence[int],
     pad_id: int,
     keep_logprobs: bool,
+    watch: Watch | None,
 ) -> Drawn:
     """`decode` for any model. `keep_logprobs` costs B × R × V floats here."""
     torch.manual_seed(sampling.seed)
     with _generation_config(model, _config(pad_id, sampling, stop, keep_logprobs)):
         # Under ZeRO 3 it would wait at every token for ranks that may draw nothing now.
-        output = model.generate(input_ids=ids, attention_mask=mask, synced_gpus=False)
+        output = model.generate(
+            input_ids=ids,
+            attention_mask=mask,
+            synced_gpus=False,
+            stopping_criteria=StoppingCriteriaList(
+                [] if watch is None else [_Watched(watch, ids.shape[1])]
+            ),
+        )
     drawn = output.sequences[:, ids.shape[1] :]
     if not keep_logprobs:
         return Drawn(drawn, None)
     logits = torch.stack(output.logits, dim=1).float()
     return Drawn(drawn, logits.log_softmax(-1).gather(-1, drawn.unsqueeze(-1)).squeeze(-1))
+
+
+class _Watched(StoppingCriteria):
+    """`watch` as `transformers` asks it, which shows the prompt too."""
+
+    def __init__(self, watch: Watch, prompt: int) -> None:
+        self._watch = watch
+        self._prompt = prompt
+
+    def __call__(self, input_ids: Tensor, scores: object, **kwargs: object) -> Tensor:
+        over = self._watch(input_ids[:, self._prompt :])
+        return torch.full((len(input_ids),), over, device=input_ids.device)
 
 
 def _through_first_stop(ids: Tensor, stop: Sequence[int]) -> Tensor:

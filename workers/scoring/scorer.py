@@ -16,8 +16,8 @@ import redis
 from workers.artifacts import ArtifactError, Store
 from workers.contract.events import RecipeError
 from workers.contract.scores import ScoreReply, ScoreRequest
+from workers.request_queue import RequestQueue, Taken
 from workers.rewards.cache import Remembered, ScoreCache, score_key, template_version
-from workers.scoring.queue import RequestQueue, Taken
 from workers.trust.precision import LEAST_AGREEMENT, rank_agreement
 
 if TYPE_CHECKING:

@@ -152,10 +152,18 @@ def _item(item: Any, number: int) -> tuple[list[dict[str, str]], str, int]:
 
 
 def _prompt(prompt: Any, number: int) -> list[dict[str, str]]:
+    try:
+        return messages_checked(prompt)
+    except ValueError as error:
+        raise _wrong(number, "prompt", str(error)) from error
+
+
+def messages_checked(prompt: Any) -> list[dict[str, str]]:
+    """A text, or messages that end with the user's, as messages. Raises `ValueError`."""
     if isinstance(prompt, str):
         prompt = [{"role": "user", "content": prompt}]
     if not isinstance(prompt, list) or not prompt:
-        raise _wrong(number, "prompt", "must be a text or a list of messages")
+        raise ValueError("must be a text or a list of messages")
     for message in prompt:
         if (
             not isinstance(message, dict)
@@ -163,10 +171,11 @@ def _prompt(prompt: Any, number: int) -> list[dict[str, str]]:
             or message["role"] not in ROLES
             or not isinstance(message["content"], str)
         ):
-            why = f"every message needs a role ({', '.join(ROLES)}) and a content that is a text"
-            raise _wrong(number, "prompt", why)
+            raise ValueError(
+                f"every message needs a role ({', '.join(ROLES)}) and a content that is a text"
+            )
     if prompt[-1]["role"] != "user":
-        raise _wrong(number, "prompt", "must end with a message of the user")
+        raise ValueError("must end with a message of the user")
     return prompt
 
 

@@ -1,6 +1,7 @@
 """What can be done to projects, comparisons, slots and votes. Other apps call these names."""
 
 from apps.labeling.services.answers import FLAGS, LONGEST_RATIONALE, AnswerFields
+from apps.labeling.services.batches import batch_queue
 from apps.labeling.services.bulk import (
     BULK_ROLES,
     HIGHEST_PRIORITY,
@@ -129,6 +130,7 @@ __all__ = [
     "attempt_answer",
     "attempt_grant",
     "attempt_start",
+    "batch_queue",
     "batch_take_back",
     "bulk_allowed",
     "bulk_look",

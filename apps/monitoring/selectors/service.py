@@ -21,6 +21,7 @@ from apps.monitoring.selectors.outcomes import (
 )
 from apps.training.models import Checkpoint, Run
 from workers.contract import wire
+from workers.contract.asking import ANSWERER
 from workers.contract.scores import SCORER
 from workers.contract.wire import QUEUE_SHORT, SCHEDULER, alive_key
 
@@ -142,7 +143,7 @@ class BrokerState:
 
 def broker_state() -> BrokerState:
     """Raises what Redis raises when it is away. One round trip."""
-    served = (*QUEUES, SCHEDULER, SCORER)
+    served = (*QUEUES, SCHEDULER, SCORER, ANSWERER)
     client = redis_now()
     try:
         pipe = client.pipeline(transaction=False)

@@ -60,6 +60,7 @@ def model_detail(request: Request, checkpoint_id: str) -> HttpResponse:
         "is_reward": run.kind in REWARDS,
         "may_watch": run.kind in POLICIES | REWARDS
         and checkpoint.status not in (Checkpoint.Status.REJECTED, Checkpoint.Status.RETIRED),
+        "may_ask": run.kind in POLICIES,
         "may_evaluate": run.kind in POLICIES and not services.evaluation_missing(checkpoint),
         "use": use_of(checkpoint),
         "key": secrets.token_urlsafe(16),

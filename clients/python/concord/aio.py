@@ -307,6 +307,38 @@ class AsyncClient:
         }
         return await self._transport.send(operations.model_copy(project, model, body))
 
+    async def ask(
+        self,
+        project: str,
+        models: Sequence[str],
+        messages: str | Sequence[Mapping[str, str]],
+        *,
+        every: float = 0.5,
+        timeout: float | None = 300.0,
+        on_progress: Callable[[types.Question], None] | None = None,
+        **sampling: float,
+    ) -> types.Question:
+        """What one or two models answer, by their ids. messages: a text, or role and content of
+        turns that end with the user's. sampling: temperature, top_p, max_new_tokens, seed.
+
+        on_progress is called with what is written so far, every so many seconds. After `timeout`
+        seconds the models are stopped and `TimeoutError` is raised. Nothing is kept for longer than
+        an hour, and one person has one question at a time.
+        """
+        given = [dict(one) for one in messages] if not isinstance(messages, str) else messages
+        asked = {"models": [*models], "messages": given, **sampling}
+        found = await self._transport.send(operations.ask(project, asked))
+        until = None if timeout is None else asyncio.get_running_loop().time() + timeout
+        while found.live:
+            if until is not None and asyncio.get_running_loop().time() + every > until:
+                await self._transport.send(operations.question_stop(project, found.id))
+                raise TimeoutError(f"Not answered after {timeout:g} s. {found.note}".rstrip())
+            await asyncio.sleep(every)
+            found = await self._transport.send(operations.question(project, found.id))
+            if on_progress is not None:
+                on_progress(found)
+        return found
+
     # --- runs ------------------------------------------------------------------------------------
 
     async def runs(

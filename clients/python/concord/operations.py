@@ -224,6 +224,24 @@ def model_download(project: str, model: str, *, part: str) -> Operation[None]:
     )
 
 
+def ask(project: str, body: Mapping[str, Any]) -> Operation[types.Question]:
+    template = "/projects/{slug}/playground"
+    names = {"slug": project}
+    return Operation("POST", template, types.Question.read, names, body=body, repeatable=False)
+
+
+def question(project: str, question: str) -> Operation[types.Question]:
+    names = {"slug": project, "question_id": question}
+    template = "/projects/{slug}/playground/{question_id}"
+    return Operation("GET", template, types.Question.read, names)
+
+
+def question_stop(project: str, question: str) -> Operation[types.Question]:
+    names = {"slug": project, "question_id": question}
+    template = "/projects/{slug}/playground/{question_id}/stop"
+    return Operation("POST", template, types.Question.read, names)
+
+
 class Answer(TypedDict, total=False):
     """What a vote may say besides A or B; what the project asks is in `Pair.asks`.
 

@@ -394,6 +394,17 @@ class Models(Group):
         row = self._do(self._client.model_copy(self._slug, found, project, name=name))
         return Run(self._caller, project, row)
 
+    def ask(
+        self,
+        models: Sequence[types.Model | types.RunCheckpoint | Run | str],
+        messages: str | Sequence[Mapping[str, str]],
+        **options: Any,
+    ) -> types.Question:
+        """What one or two models answer, of a run its final model. See `AsyncClient.ask`."""
+        named = [one.model() if isinstance(one, Run) else one for one in models]
+        ids = [one if isinstance(one, str) else one.id for one in named]
+        return self._do(self._client.ask(self._slug, ids, messages, **options))
+
     def try_reward(
         self,
         reward: Mapping[str, Any],

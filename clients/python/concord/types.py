@@ -435,6 +435,30 @@ class ModelsPage(Answered):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ModelAnswer(Answered):
+    """What a model said when it was asked by hand. state: waiting, loading, writing; ended, cut (at
+    the longest answer), out_of_time, stopped, failed (see `error`). seconds: of writing."""
+
+    model: str
+    state: str
+    text: str
+    tokens: int = 0
+    seconds: float = 0.0
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question(Answered):
+    """live: answers are still to come; error: why no model was asked; note: what it waits for."""
+
+    id: str
+    live: bool
+    answers: Sequence[ModelAnswer] = field(metadata=_each(ModelAnswer))
+    error: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelPart(Answered):
     """What can be downloaded: merged or adapter, and the lines that load or serve it."""
 

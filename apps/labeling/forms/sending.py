@@ -1,4 +1,4 @@
-"""What is asked before a run's pairs go to people."""
+"""What is asked before pairs that models made go to people."""
 
 from typing import Any
 
