@@ -2,8 +2,10 @@
 
 import json
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,6 @@ from workers.config.training import RewardSettings
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
 from workers.data.batches import Encoded, PairEncoder, annotator_folds, assign_folds, fold_keys
-from workers.data.dates import DECIDED_IN, dated_template, period
 from workers.data.snapshot import (
     TRAIN,
     Preference,
@@ -24,6 +25,15 @@ from workers.data.snapshot import (
 )
 
 DAY_S = 86_400.0
+# When a pair was decided, as something that the model reads: the chat template puts a line before
+# the first message, with the date of each row in training. The template that is saved holds the
+# newest date, so that whatever scores by it asks what people prefer now.
+DECIDED_IN = "decided_in"  # the template's variable
+_SET = re.compile(r'{%- set decided_in = decided_in or "[^"]*" -%}')
+_LINE = (
+    '{%- if messages -%}{%- set messages = [{"role": messages[0].role, "content": "Decided in " ~ '
+    'decided_in ~ ".\\n" ~ messages[0].content}] + messages[1:] -%}{%- endif -%}'
+)
 HARD = "hard_"  # begins the names of the adversarial pairs' own evaluation files
 
 
@@ -146,6 +156,23 @@ def _dates(rows: Sequence[Preference], setting: str) -> list[float]:
             f"'decided_at'; freeze the dataset with that column, or leave {setting} as it is",
         )
     return found
+
+
+def period(seconds: float, length: str) -> str:
+    """The `year`, `quarter` or `month` (UTC) of Unix seconds: 2026, 2026-Q4, 2026-11."""
+    date = datetime.fromtimestamp(seconds, UTC)
+    if length == "year":
+        return f"{date:%Y}"
+    return f"{date:%Y}-Q{(date.month + 2) // 3}" if length == "quarter" else f"{date:%Y-%m}"
+
+
+def dated_template(template: str, now: str) -> str:
+    """`template` with the line, which says `now` unless the variable is given. One that has a line
+    already says the new date."""
+    begin = '{%- set decided_in = decided_in or "' + now + '" -%}'
+    if _SET.match(template):
+        return _SET.sub(begin, template, count=1)
+    return begin + _LINE + template
 
 
 def _encode(encoder: PairEncoder, row: Preference, **variables: str) -> EncodedPair:

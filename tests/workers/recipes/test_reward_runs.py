@@ -15,11 +15,11 @@ from tests.workers.recipes.encoders import bert, encoder_folder, modernbert
 from tests.workers.recipes.language import Outcome, Workshop, assistant, tiny_llama, user
 from workers.contract.events import RecipeError
 from workers.data.batches import encode_pair
-from workers.data.dates import period
 from workers.data.snapshot import as_drawn
 from workers.models.loading import load_scorer, load_tokenizer
 from workers.rewards.ensemble import is_ensemble, read_layout
 from workers.rewards.model import EnsembleReward, ModelReward, score_rows
+from workers.trainers.reward_data import period
 
 QUICK = {
     "learning_rate": 3e-3,
