@@ -151,6 +151,29 @@ class Store:
         with self._clear(relative):
             return int(self._fs.size(self._at(relative)))
 
+    def bytes_on_disk(self, relative: str) -> int | None:
+        """Bytes of all files below a folder, a hard link once; None of a store elsewhere."""
+        if not self._is_local():
+            return None
+        seen: dict[tuple[int, int], int] = {}
+        for folder, _, names in os.walk(self._at(relative)):
+            for name in names:
+                try:
+                    found = (Path(folder) / name).lstat()
+                except FileNotFoundError:  # a trainer or a deletion was faster
+                    continue
+                seen[found.st_dev, found.st_ino] = found.st_size
+        return sum(seen.values())
+
+    def disk_free(self) -> int | None:
+        """Bytes that the store's disk has left; None of a store elsewhere."""
+        if not self._is_local():
+            return None
+        place = Path(self._root)
+        while not place.exists() and place != place.parent:  # nothing was stored yet
+            place = place.parent
+        return shutil.disk_usage(place).free
+
     def write_bytes(self, relative: str, data: bytes) -> str:
         """Writes whole, returns the SHA-256 of the content."""
         with self._clear(relative, writes=True), self.open(relative, "wb") as file:

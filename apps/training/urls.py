@@ -1,11 +1,13 @@
 from django.urls import path
 
-from apps.training.views import fleet, groups, housekeeping, launch, metrics, models, runs
+from apps.training.views import fleet, groups, housekeeping, launch, metrics, models, runs, space
 
 app_name = "training"
 urlpatterns = [
     path("<slug:slug>/fleet/", fleet.fleet, name="fleet"),
     path("<slug:slug>/fleet/quota/", fleet.quota, name="quota"),
+    path("<slug:slug>/space/", space.space, name="space"),
+    path("<slug:slug>/space/space.csv", space.space_csv, name="space_csv"),
     path("<slug:slug>/runs/", runs.run_list, name="runs"),
     path("<slug:slug>/runs/new/", launch.run_kinds, name="run_kinds"),
     path("<slug:slug>/runs/new/<slug:kind>/", launch.run_new, name="run_new"),

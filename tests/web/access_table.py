@@ -575,6 +575,8 @@ RUN = "/projects/{slug}/runs/{run_id}"
 TRAINING = [
     page("training:runs", STAFF),
     page("training:fleet", STAFF),
+    page("training:space", STAFF),
+    page("training:space_csv", STAFF),
     post("training:quota", ADMINS, data={"runs_at_once": "2"}),
     # the world's run has finished, so it has no place any more
     post("training:run_move", STAFF, args=run_id, data={"to": "up"}, ok=409),
@@ -666,6 +668,7 @@ TRAINING_API = [
         ok=404,
     ),
     api("GET /projects/{slug}/fleet", STAFF),
+    api("GET /projects/{slug}/space", STAFF),
     api(f"POST {RUN}/move", STAFF, args=run_id, data={"to": "up"}, ok=409),
     api(f"POST {RUN}/priority", STAFF, args=run_id, data={"priority": "low"}, ok=409),
     api(f"POST {RUN}/cancel", STAFF, args=run_id, ok=409),

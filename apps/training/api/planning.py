@@ -1,4 +1,4 @@
-"""The API of runs before they are launched: what they would take."""
+"""The API of what runs take: time and memory before a launch, space in the store after it."""
 
 from django.http import HttpRequest
 from ninja import Field, Router, Schema
@@ -9,6 +9,7 @@ from apps.training import services
 from apps.training.api.runs import BASE, RunIn
 from apps.training.screens.estimate import estimate_basis, estimate_words
 from apps.training.selectors import pages
+from apps.training.selectors.space import project_space
 
 router = Router(tags=["runs"])
 
@@ -60,3 +61,44 @@ def run_estimate(request: HttpRequest, slug: str, payload: RunIn) -> RunEstimate
         of_project=found.own,
         by_runs=[run.pk for run in found.runs] if found.own else [],
     )
+
+
+class SpaceLineOut(Schema):
+    id: str
+    name: str
+    of: str = Field(description="run or dataset")
+    kind: str
+    state: str
+    archived: bool
+    models: int = Field(description="bytes of its saved models")
+    files: int = Field(description="bytes of reports, samples and other files of the run")
+    data: int = Field(description="bytes of a frozen dataset")
+    rest: int | None = Field(description="bytes of all else there; null: not measured")
+    total: int
+
+
+class SpaceOut(Schema):
+    models: int
+    files: int
+    data: int
+    rest: int | None = Field(description="null where the store is not on this machine's disk")
+    total: int
+    free: int | None = Field(description="bytes that the store's disk has left; null elsewhere")
+    lines: list[SpaceLineOut] = Field(description="runs and datasets, the largest first")
+
+
+@router.get(
+    "/projects/{slug}/space",
+    auth=needs("read"),
+    response=SpaceOut,
+    summary="What the runs and datasets of a project keep in the artifact store, in bytes",
+)
+def space(request: HttpRequest, slug: str) -> SpaceOut:
+    project, _ = project_for(request.user, slug, STAFF)
+    found = project_space(project)
+    lines = [
+        SpaceLineOut(**{name: getattr(line, name) for name in SpaceLineOut.model_fields})
+        for line in found.lines
+    ]
+    own = SpaceOut.model_fields.keys() - {"lines"}
+    return SpaceOut(lines=lines, **{name: getattr(found, name) for name in own})

@@ -405,6 +405,10 @@ class AsyncClient:
         }
         return await self._transport.send(operations.estimate(project, body))
 
+    async def space(self, project: str) -> types.Space:
+        """What the project's runs and datasets keep in the artifact store, the largest first."""
+        return await self._transport.send(operations.space(project))
+
     async def run(self, project: str, run: str) -> types.RunDetail:
         """One run by its id, with its checkpoints."""
         return await self._transport.send(operations.run(project, run))

@@ -294,6 +294,10 @@ def estimate(project: str, body: Mapping[str, Any]) -> Operation[types.Estimate]
     return Operation("POST", template, types.Estimate.read, {"slug": project}, body=body)
 
 
+def space(project: str) -> Operation[types.Space]:
+    return Operation("GET", "/projects/{slug}/space", types.Space.read, {"slug": project})
+
+
 def run(project: str, run_id: str) -> Operation[types.RunDetail]:
     return Operation("GET", RUN, types.RunDetail.read, {"slug": project, "run_id": run_id})
 

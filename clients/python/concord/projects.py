@@ -337,6 +337,10 @@ class Runs(Group):
             self._client.estimate(self._slug, kind, inputs=named, config=config, **more)
         )
 
+    def space(self) -> types.Space:
+        """What runs and datasets keep in the artifact store; see `AsyncClient.space`."""
+        return self._do(self._client.space(self._slug))
+
 
 @dataclass(frozen=True)
 class WinRate:

@@ -538,6 +538,37 @@ class Estimate(Answered):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SpaceLine(Answered):
+    """Bytes of a run or a dataset (of). rest: what is in its folder besides, None where the store
+    is not on the server's disk."""
+
+    id: str
+    name: str
+    of: str
+    kind: str
+    state: str
+    archived: bool
+    models: int
+    files: int
+    data: int
+    rest: int | None
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Space(Answered):
+    """Bytes of a project in the artifact store; free: what its disk has left, None elsewhere."""
+
+    models: int
+    files: int
+    data: int
+    rest: int | None
+    total: int
+    free: int | None
+    lines: tuple[SpaceLine, ...] = field(metadata=_each(SpaceLine))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunCheckpoint(Answered):
     """A model that a run saved; tags: best, last, final, failed."""
 
