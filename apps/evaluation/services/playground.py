@@ -234,7 +234,9 @@ def _policies(project: Project, names: Sequence[str]) -> list[Checkpoint]:
     if not 1 <= len(names) <= asking.MAX_MODELS:
         raise DomainError("models: name one or two", field="models")
     if len(set(names)) < len(names):
-        raise DomainError("models: the second is the first; choose another one", field="models")
+        raise DomainError(
+            "models: both are the same model; choose another one, or ask one alone", field="models"
+        )
     if any("\x00" in name for name in names):
         raise DomainError("models: an id holds no NUL", field="models")
     rows = Checkpoint.objects.filter(project=project, pk__in=names).select_related("run").in_bulk()

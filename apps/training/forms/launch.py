@@ -194,7 +194,7 @@ class RunForm(NeedsForm):
                 choices=[("", "—"), *((name, name) for name in names)],
             )
             self.fields[f"values_{place}"] = forms.CharField(
-                label="Values",
+                label="Values" if place == 1 else "Values of the second",
                 required=False,
                 max_length=500,
                 help_text="Separated by commas, such as 1e-6, 3e-6, 1e-5."

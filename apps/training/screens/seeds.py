@@ -183,17 +183,19 @@ def _sweep_chart(settings: Sequence[str], of: Mapping[tuple[Any, ...], Interval]
             x_label=settings[along],
             y_label="",
             log_x=min(xs) > 0 and max(xs) >= _WIDE * min(xs),
+            x_names=tuple((x, figure(x)) for x in sorted(set(xs))),
         )
     )
 
 
-def verdict(runs: Sequence[Run]) -> list[str]:
-    """What must be said before any mean: how many seeds it stands on, and which are not in it."""
+def verdict(runs: Sequence[Run], *, swept: bool = False) -> list[str]:
+    """What must be said before any mean: how many seeds it stands on, and which are not in it. Of a
+    sweep the table says how many, and runs go by their names."""
     finished = [run for run in runs if run.state == Run.State.FINISHED]
     lost = [run for run in runs if run.state in (Run.State.FAILED, Run.State.CANCELLED)]
     live = [run for run in runs if run.is_live]
     said = []
-    if len(finished) < ENOUGH:
+    if len(finished) < ENOUGH and not swept:
         count = {
             0: "No seed has finished, so there is no final mean",
             1: "One seed has finished",
@@ -205,7 +207,7 @@ def verdict(runs: Sequence[Run]) -> list[str]:
         )
     if lost:
         words = ", ".join(
-            f"seed {run.seed} ({run.state} at step {run.step:,}"
+            f"{_called(run, swept)} ({run.state} at step {run.step:,}"
             + (f", {run.failure_kind}" if run.failure_kind else "")
             + ")"
             for run in lost
@@ -215,7 +217,8 @@ def verdict(runs: Sequence[Run]) -> list[str]:
             "configuration that fails on some seeds is not as good as the mean of the others."
         )
     if live:
-        words = ", ".join(f"seed {run.seed} ({run.get_state_display()})" for run in live)
+        each = [f"{_called(run, swept)} ({run.get_state_display()})" for run in live]
+        words = f"{len(live)} runs" if swept else ", ".join(each)
         said.append(f"Not in the final means yet: {words}.")
     return said
 
@@ -241,6 +244,10 @@ def csv_columns(runs: Sequence[Run]) -> list[str]:
 
 
 # --- words ---
+
+
+def _called(run: Run, swept: bool) -> str:
+    return run.name if swept else f"seed {run.seed}"
 
 
 def _basis(of: Interval, runs: int) -> str:

@@ -32,6 +32,9 @@ def group_detail(request: Request, group: str) -> HttpResponse:
     if request.htmx and request.GET.get("seen") == seen:
         return HttpResponse(status=204)
     metrics = selectors.group_metrics(runs)
+    swept = screen.sweep_of(runs, metrics)
+    if swept is not None:  # the runs of one setting together
+        runs = [run for row in swept.rows for run in row.runs]
     context = {
         "group": group,
         "seen": seen,
@@ -41,8 +44,8 @@ def group_detail(request: Request, group: str) -> HttpResponse:
             for run in runs
         ],
         "metrics": screen.seed_metric_views(runs, metrics),
-        "swept": screen.sweep_of(runs, metrics),
-        "verdict": screen.verdict(runs),
+        "swept": swept,
+        "verdict": screen.verdict(runs, swept=swept is not None),
         "enough": screen.ENOUGH,
         "any_live": any(run.is_live for run in runs),
         "kind": runs[0].get_kind_display(),
