@@ -571,3 +571,27 @@ def test_the_form_says_how_long_it_takes_when_a_setting_changes(open_form, proje
     assert before.name in text
     text = client.post(address, sent | {"c_steps": "-1"}).content.decode()
     assert "once the settings are right" in text
+
+
+def test_a_sweep_is_launched_from_the_form_and_a_wrong_value_is_marked_beside_it(open_form):
+    client, sent, _ = open_form("drill")
+    address = "/p/arguments/runs/new/drill/"
+    swept = sent | {"sweep_1": "steps", "values_1": "3, 4", "seeds": "2"}
+    for wrong, field in (
+        ({"values_1": "3, x"}, "values_1"),
+        ({"values_1": "3, 0"}, "values_1"),  # which the recipe refuses
+        ({"values_1": "3"}, "values_1"),
+        ({"sweep_2": "steps", "values_2": "5, 6"}, "sweep_2"),
+        ({"sweep_2": "", "values_2": "5, 6"}, "sweep_2"),
+        ({"sweep_2": "fault", "values_2": "none, nonsense"}, "values_2"),
+        ({"values_1": ", ".join(map(str, range(1, 21))), "seeds": "4"}, "values_1"),
+    ):
+        answer = client.post(address, swept | wrong)
+        assert (answer.status_code, list(answer.context["form"].errors)) == (422, [field]), wrong
+    assert not Run.objects.exists()
+    estimate = client.post(f"{address}estimate/", swept)
+    assert "4 runs" in estimate.content.decode()
+    answer = client.post(address, swept)
+    runs = Run.objects.order_by("created_at")
+    assert answer.headers["Location"] == f"/p/arguments/runs/groups/{runs[0].group}/"
+    assert [(run.config["steps"], run.seed) for run in runs] == [(3, 0), (3, 1), (4, 0), (4, 1)]

@@ -18,16 +18,11 @@ from apps.common.json_limits import json_check
 from apps.common.playbook import advice
 from apps.labeling.selectors import settings_get
 from apps.training.forms.needs import NeedsForm
+from apps.training.forms.sweep import SweepForm
 from apps.training.models import Run, RunInput
 from apps.training.selectors import pages
 from apps.training.selectors.queueing import reward_functions
-from apps.training.services.groups import (
-    MOST_RUNS,
-    MOST_SEEDS,
-    MOST_SWEPT,
-    SWEPT_TYPES,
-    sweep_check,
-)
+from apps.training.services.groups import MOST_SEEDS
 from apps.training.services.held_out import held_out_judges
 from apps.training.services.kinds import KINDS, OPTIMISED, REWARDED, Role
 from workers.config import (
@@ -94,7 +89,7 @@ REWARDS = {"reward": "", "verifier": "", "filter": "model"}
 _UNREADABLE = "Too deeply nested, or a number of too many digits."
 
 
-class RunForm(NeedsForm):
+class RunForm(SweepForm, NeedsForm):
     """`initial` comes from a preset, or from the run that is cloned, with `changes` to its settings
     and `needs` in the place of its own."""
 
@@ -175,68 +170,10 @@ class RunForm(NeedsForm):
             self.fields[
                 "c_votes_each"
             ].help_text += f" Here that is {votes}: 100 pairs ask people for {100 * votes} votes."
-        self._add_sweep()
+        self.add_sweep()
         if start:  # what this version's recipe does not know is not dropped silently
             self.fields["pasted"].initial = json.dumps(start, indent=2, ensure_ascii=False)
         self._group()
-
-    def _add_sweep(self) -> None:
-        """Which settings a sweep varies, and the values of each as text."""
-        names = [
-            one.name
-            for one in self.options.values()
-            if one.type in SWEPT_TYPES and f"c_{one.name}" in self.fields
-        ]
-        for place in range(1, MOST_SWEPT + 1):
-            self.fields[f"sweep_{place}"] = forms.ChoiceField(
-                label="Setting" if place == 1 else "Second setting",
-                required=False,
-                choices=[("", "—"), *((name, name) for name in names)],
-            )
-            self.fields[f"values_{place}"] = forms.CharField(
-                label="Values" if place == 1 else "Values of the second",
-                required=False,
-                max_length=500,
-                help_text="Separated by commas, such as 1e-6, 3e-6, 1e-5."
-                if place == 1
-                else f"Every combination is a run; {MOST_RUNS} at most, seeds counted.",
-            )
-
-    def _swept(self, cleaned: Mapping[str, Any]) -> dict[str, list[Any]]:
-        """{setting: values}; what is wrong stands beside the values."""
-        found: dict[str, list[Any]] = {}
-        for place in range(1, MOST_SWEPT + 1):
-            name, text = cleaned.get(f"sweep_{place}") or "", cleaned.get(f"values_{place}") or ""
-            field = f"values_{place}"
-            if not name:
-                if text:
-                    self.add_error(f"sweep_{place}", "Choose the setting that has these values.")
-                continue
-            if name in found:
-                self.add_error(f"sweep_{place}", "This setting is swept already.")
-                continue
-            try:
-                values = [self._value(name, one.strip()) for one in text.split(",") if one.strip()]
-                sweep_check(kind=self.kind, sweep={name: values})
-            except ValidationError as error:
-                self.add_error(field, error)
-            except DomainError as error:
-                self.add_error(field, error.message)
-            else:
-                found[name] = values
-        return found
-
-    def _value(self, name: str, text: str) -> Any:
-        """A value of a setting as it is typed."""
-        option = self.options[name]
-        if option.type == "bool":
-            if text.lower() not in ("true", "false"):
-                raise ValidationError(f"'{text}' is neither true nor false.")
-            return text.lower() == "true"
-        try:
-            return self.fields[f"c_{name}"].clean(text)
-        except ValidationError as error:
-            raise ValidationError(f"'{text}': {' '.join(error.messages)}") from None
 
     def _add_inputs(self, source: Run | None) -> None:
         """A needed input with one thing to choose is chosen; of several, nobody but the person
@@ -359,7 +296,7 @@ class RunForm(NeedsForm):
                 config[name] = value
         pasted = cleaned.get("pasted") or {}
         config |= pasted
-        cleaned["sweep"] = self._swept(cleaned)
+        cleaned["sweep"] = self.swept(cleaned)
         config |= {name: values[0] for name, values in cleaned["sweep"].items()}
         cleaned["config"] = config
         try:
@@ -369,13 +306,7 @@ class RunForm(NeedsForm):
                 self._refuse_setting(text, pasted)
         self.clean_needs(cleaned)
         cleaned["seeds"] = cleaned.get("seeds") or 1
-        if not self.errors:
-            try:
-                made = sweep_check(kind=self.kind, sweep=cleaned["sweep"], seeds=cleaned["seeds"])
-            except DomainError as error:
-                self.add_error("values_1", error.message)
-            else:
-                cleaned["runs"] = len(made) * cleaned["seeds"]
+        self.count_runs(cleaned)
         cleaned["inputs"] = {
             name.removeprefix("input_"): pages.input_resolve(self.project, value)
             for name, value in cleaned.items()
@@ -405,10 +336,7 @@ class RunForm(NeedsForm):
         if where.startswith("config."):
             name = f"c_{where.removeprefix('config.')}"
             name = name if name in self.fields else "pasted"
-        if where.startswith("sweep"):
-            swept = [self.cleaned_data.get(f"sweep_{i + 1}") for i in range(MOST_SWEPT)]
-            setting = where.removeprefix("sweep.")
-            name = f"values_{swept.index(setting) + 1 if setting in swept else 1}"
+        name = self.swept_field(where) or name
         name = {"config": "pasted", "idempotency_key": "key"}.get(name, name)
         self.add_error(name if name in self.fields else None, error.message)
 
