@@ -132,6 +132,13 @@ Supervisor(spec, line=line, work=folder / "work", created_at=time.time() + 60).r
 """
 
 
+def hears_sigterm(pid: int) -> bool:
+    """Whether the process has a handler of its own, as trainers have when they begin to train."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    caught = next(line for line in status.splitlines() if line.startswith("SigCgt"))
+    return bool(int(caught.split()[1], 16) >> (signal.SIGTERM - 1) & 1)
+
+
 def test_a_killed_supervisor_takes_launcher_and_ranks_along(tmp_path: Path) -> None:
     argv = [sys.executable, "-c", SUPERVISE, str(tmp_path)]
     with subprocess.Popen(argv, cwd=ROOT, preexec_fn=end_with_parent) as supervisor:
@@ -139,6 +146,7 @@ def test_a_killed_supervisor_takes_launcher_and_ranks_along(tmp_path: Path) -> N
         until(lambda: any("Progress" in path.read_text() for path in tmp_path.glob(spool)))
         until(lambda: len(trainers(tmp_path)) == 3)
         started = sorted(trainers(tmp_path))
+        until(lambda: hears_sigterm(started[-1]))  # it asked to end with its parent before that
         os.kill(started[-1], signal.SIGSTOP)
         until(lambda: state_of(started[-1]) == "T")
         supervisor.kill()
