@@ -224,9 +224,9 @@ def connected() -> redis.Redis | None:
     return redis.Redis.from_url(url, socket_timeout=5, socket_connect_timeout=5)
 
 
-def serve(queue: RequestQueue, turn: Callable[[], object]) -> None:
+def serve(queue: RequestQueue, turn: Callable[[], object]) -> bool:
     """Turn after turn until SIGTERM, which ends it after the one at hand, or until `turn` raises
-    `SystemExit`."""
+    `SystemExit`. Whether the program was told to end."""
     leaving = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: leaving.set())
@@ -254,3 +254,4 @@ def serve(queue: RequestQueue, turn: Callable[[], object]) -> None:
         queue.leave()
     except (redis.RedisError, OSError):
         log.warning("left without taking leave: Redis does not answer")
+    return leaving.is_set()

@@ -12,7 +12,7 @@ from apps.accounts.models import AuditEvent, Project, User
 from apps.common.errors import Conflict, DomainError, Missing
 from apps.training import selectors, services
 from apps.training.models import Run, RunAttempt
-from apps.training.screens.seeds import sweep_of
+from apps.training.screens.seeds import seed_metric_views, sweep_of
 from tests.training.conftest import FakeWire
 
 DRILL = {"kind": "drill", "name": "warm-up", "config": {"steps": 5}, "inputs": {}}
@@ -302,7 +302,8 @@ def test_a_sweep_is_read_by_setting_with_an_interval_over_seeds(
     runs = launch(sweep={"steps": [5, 100]}, seeds=2)
     for run, value in zip(runs, (1.0, 2.0, 5.0, 7.0), strict=True):
         measure(run, "drill/value", [0.0, value])
-    found = sweep_of(runs, selectors.group_metrics(runs))
+    metrics = selectors.group_metrics(runs)
+    found = sweep_of(runs, metrics, seed_metric_views(runs, metrics))
     assert found is not None
     assert (found.settings, [row.values for row in found.rows]) == (["steps"], [["5"], ["100"]])
     assert [row.figures[0][0] for row in found.rows] == ["1.5", "6.0"]
@@ -310,4 +311,4 @@ def test_a_sweep_is_read_by_setting_with_an_interval_over_seeds(
     ((view, chart),) = found.charts
     assert view.name == "drill/value"
     assert chart.curve.rows
-    assert sweep_of(launch(), []) is None
+    assert sweep_of(launch(), [], []) is None

@@ -111,6 +111,16 @@ def test_an_input_of_another_project_is_refused_by_the_usual_door(
         "application/json",
     )
     assert answer.status_code == 404
+    for role in ("base", "licence"):  # nor a model of one's own, said to be another one
+        with pytest.raises(DomainError) as refused:
+            services.run_launch(
+                project=model.project,
+                kind="register_policy",
+                name="x",
+                config={"model": "org/model"},
+                inputs={role: model},
+            )
+        assert refused.value.code == "unknown_input"
     finish(run)
     with pytest.raises(DomainError) as refused:
         services.run_clone(run=run, user=ada)

@@ -1,6 +1,8 @@
 """The answerer: what it writes, what it tells meanwhile, and what goes wrong."""
 
 import json
+import os
+import signal
 import socket
 import sys
 import time
@@ -14,6 +16,7 @@ from tests.training.stack import Process, wait_until
 from tests.workers.asked import ask, emptied, put_model, reply, said
 from tests.workers.recipes.language import tiny_gpt2, word_tokenizer
 from workers.answering import answerer as module
+from workers.answering.__main__ import main as answering_main
 from workers.answering.answerer import Answerer, Models
 from workers.contract import asking as contract
 from workers.contract import fleet
@@ -22,7 +25,7 @@ from workers.contract.fleet import WorkerReport, report_to_json
 from workers.contract.wire import alive_key
 from workers.data.batches import encode_prompt
 from workers.models.loading import load_causal, load_tokenizer, stop_ids
-from workers.request_queue import RequestQueue
+from workers.request_queue import Keeper, RequestQueue
 from workers.rollouts.local import Sampling, generate
 
 client = pytest.fixture(emptied)
@@ -229,3 +232,28 @@ def test_an_answerer_killed_while_it_writes_leaves_its_question_to_the_next_and_
         for worker in workers:
             worker.close()
         client.delete(alive_key(contract.ANSWERER))
+
+
+@pytest.mark.parametrize("told_to_end", [False, True])
+def test_an_answerer_that_lets_its_models_go_begins_again_unless_it_was_told_to_end(
+    told_to_end: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    begun: list[list[str]] = []
+
+    def turn(self: Answerer) -> int:
+        self.must_let_go = True
+        if told_to_end:
+            signal.raise_signal(signal.SIGTERM)
+        return 0
+
+    monkeypatch.setenv("WORK_DIR", str(tmp_path))
+    monkeypatch.setattr(Answerer, "turn", turn)
+    monkeypatch.setattr(Keeper, "start", lambda self: None)  # its signs of life would outlive this
+    monkeypatch.setattr(os, "execv", lambda _, argv: begun.append(argv))
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        assert answering_main() == 0
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    assert len(begun) == (not told_to_end)

@@ -28,8 +28,8 @@ def main() -> int:
         if answerer.must_let_go:
             raise SystemExit
 
-    serve(queue, turn)
-    if answerer.must_let_go:
+    told_to_end = serve(queue, turn)
+    if answerer.must_let_go and not told_to_end:
         # A program that begins again holds no memory of a GPU, not even its context.
         again = [sys.executable, "-m", "workers.answering"]
         os.execv(again[0], again)  # noqa: S606 - this very program

@@ -8,6 +8,7 @@ from ninja import Field, Router, Schema, Status
 from apps.accounts.api_auth import needs
 from apps.accounts.permissions import STAFF, project_for
 from apps.evaluation.services.playground import (
+    DEFAULTS,
     Question,
     batch_of,
     question_ask,
@@ -30,10 +31,14 @@ class ModelQuestionIn(Schema):
         description="a text, or a list of {role, content} that ends with the user's; at most "
         f"{asking.MAX_CHARACTERS:,} characters"
     )
-    temperature: float = Field(0.7, description=f"0 to {asking.MAX_TEMPERATURE:g}")
-    top_p: float = Field(1.0, description="0.01 to 1")
-    max_new_tokens: int = Field(256, description=f"1 to {asking.MAX_NEW_TOKENS:,}")
-    seed: int = Field(0, description="the same seed draws the same answer")
+    temperature: float = Field(
+        DEFAULTS["temperature"], description=f"0 to {asking.MAX_TEMPERATURE:g}"
+    )
+    top_p: float = Field(DEFAULTS["top_p"], description="0.01 to 1")
+    max_new_tokens: int = Field(
+        DEFAULTS["max_new_tokens"], description=f"1 to {asking.MAX_NEW_TOKENS:,}"
+    )
+    seed: int = Field(DEFAULTS["seed"], description="the same seed draws the same answer")
 
 
 class ModelAnswerOut(Schema):

@@ -4,7 +4,7 @@ import re
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 from django.conf import settings
@@ -64,7 +64,9 @@ class Question:
         return "" if len(self.answers) == 2 else "Two models must have answered."
 
 
-DEFAULTS: Mapping[str, Any] = {"temperature": 0.7, "top_p": 1.0, "max_new_tokens": 256, "seed": 0}
+DEFAULTS: Mapping[str, Any] = {
+    one.name: one.default for one in fields(AskRequest) if one.default is not MISSING
+}
 LIMITS: Mapping[str, tuple[float, float]] = {
     "temperature": (0.0, asking.MAX_TEMPERATURE),
     "top_p": (0.01, 1.0),

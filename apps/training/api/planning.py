@@ -1,4 +1,4 @@
-"""The API of what runs take: time and memory before a launch, space in the store after it."""
+"""The API of what runs take: time and memory before a launch, disk space after it."""
 
 from django.http import HttpRequest
 from ninja import Field, Router, Schema

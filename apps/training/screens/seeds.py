@@ -86,8 +86,10 @@ class SweepView:
     charts: list[tuple[SeedMetricView, Part]]
 
 
-def sweep_of(runs: Sequence[Run], metrics: Sequence[SeedMetric]) -> SweepView | None:
-    """None for runs that differ in their seed only."""
+def sweep_of(
+    runs: Sequence[Run], metrics: Sequence[SeedMetric], shown: Sequence[SeedMetricView]
+) -> SweepView | None:
+    """`shown`: views of the metrics, in their order. None where only seeds differ."""
     configs = {run.pk: recipe_config(run.kind, run.config) for run in runs}
     names = sorted({name for config in configs.values() for name in config})
     settings = [
@@ -99,7 +101,6 @@ def sweep_of(runs: Sequence[Run], metrics: Sequence[SeedMetric]) -> SweepView | 
     for run in runs:
         groups.setdefault(tuple(configs[run.pk].get(name) for name in settings), []).append(run)
     ordered = sorted(groups.items(), key=lambda one: [_sortable(value) for value in one[0]])
-    shown = seed_metric_views(runs, metrics)
     found = {
         (values, one.name): t_interval(_finals(members, one))
         for values, members in ordered
@@ -118,7 +119,7 @@ def sweep_of(runs: Sequence[Run], metrics: Sequence[SeedMetric]) -> SweepView | 
         of = {values: found[values, view.name] for values, _ in ordered}
         if (part := _sweep_chart(settings, of)) is not None:
             charts.append((view, part))
-    return SweepView(settings, shown, rows, charts)
+    return SweepView(settings, list(shown), rows, charts)
 
 
 def _finals(runs: Sequence[Run], one: SeedMetric) -> list[float]:

@@ -1,6 +1,7 @@
 """Several runs launched as one: the same with other seeds, or a sweep over one or two settings."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from itertools import product
 from typing import Any
@@ -15,19 +16,17 @@ from apps.training.models import Run
 from apps.training.selectors.pages import group_runs
 from apps.training.services.commands import run_cancel, run_stop_and_keep
 from apps.training.services.kinds import KINDS, Input, run_inputs
-from apps.training.services.launching import run_launch
+from apps.training.services.launching import LONGEST_NAME, SEED_LIMIT, run_launch
 from apps.training.services.layouts import needs_of
 from workers.config import recipe_fields
 from workers.contract.jobs import ONE
 from workers.contract.wire import QUEUE_CPU
 
-_LONGEST_NAME = 120
 SWEPT_TYPES = frozenset({"int", "float", "bool", "str"})
 MOST_SEEDS = 20  # of one launch: a group trains one after the other on a machine
 MOST_SWEPT = 2  # settings of a sweep: more is no table that a person reads
 MOST_VALUES = 20  # of one of them
 MOST_RUNS = 64  # of one launch
-_SEED_LIMIT = 2**63
 
 
 def runs_launch(
@@ -74,7 +73,7 @@ def runs_launch(
     }
     if not sweep and seeds == 1 and not group:
         return [run_launch(name=name, seed=seed, idempotency_key=idempotency_key, **common)]
-    if isinstance(seed, int) and seed + seeds > _SEED_LIMIT:
+    if isinstance(seed, int) and seed + seeds > SEED_LIMIT:
         raise DomainError("The last seed would be over 2⁶³ − 1.", code="bad_seed", field="seed")
     changes = sweep_check(kind=kind, sweep=sweep or {}, seeds=seeds)
     if sweep and group:
@@ -155,7 +154,7 @@ def _words(change: Mapping[str, Any]) -> str:
 
 def _named(name: str, change: Mapping[str, Any], seed: int) -> str:
     after = f", {_words(change)}, seed {seed}" if change else f", seed {seed}"
-    return f"{name.strip()[: max(1, _LONGEST_NAME - len(after))]}{after}" if name.strip() else name
+    return f"{name.strip()[: max(1, LONGEST_NAME - len(after))]}{after}" if name.strip() else name
 
 
 def _key(key: str, place: int) -> str:
@@ -258,8 +257,9 @@ def group_stop(*, project: Project, group: str, user: User | None = None) -> int
     how many. Raises `Missing`."""
     live = [run for run in group_runs(project=project, group=group) if run.is_live]
     for run in live:
-        if run.state == Run.State.RUNNING:
-            run_stop_and_keep(run=run, user=user)
-        elif run.state != Run.State.STOPPING:
-            run_cancel(run=run, user=user)
+        with suppress(Conflict):  # it ended, or began, since it was looked at
+            if run.state == Run.State.RUNNING:
+                run_stop_and_keep(run=run, user=user)
+            elif run.state != Run.State.STOPPING:
+                run_cancel(run=run, user=user)
     return len(live)

@@ -15,11 +15,12 @@ from apps.common.json_limits import storable
 from apps.snapshots.storage import artifact_store
 from apps.training.models import Checkpoint, FolderDeletion, Run, RunInput
 from apps.training.services.attempts import run_locked
+from apps.training.services.launching import LONGEST_NAME
 from apps.training.services.sharing import copies_release
 from workers.artifacts import StoreUnreachable
 
 log = logging.getLogger("concord.training")
-LONGEST_NAME, LONGEST_NOTE, LONGEST_TAG, MOST_TAGS = 120, 5_000, 40, 20
+LONGEST_NOTE, LONGEST_TAG, MOST_TAGS = 5_000, 40, 20
 
 
 def run_describe(

@@ -281,12 +281,13 @@ def inputs_check(
     copied_from: str = "",
 ) -> None:
     """Raises `DomainError` (field `inputs.<role>`) for the first input that does not fit. Roles
-    that a service fills may come from the project `copied_from` as well."""
+    that a service fills are there for a model of the project `copied_from` alone: whoever names
+    them otherwise would have a copy said to be another model."""
     rule = KINDS[kind]
+    roles = {name: one for name, one in rule.roles.items() if copied_from or not one.by_service}
     for role, given in inputs.items():
-        allowed = rule.roles.get(role)
-        others = {copied_from} if allowed is not None and allowed.by_service else set()
-        _check_one({project_id} | others, kind, role, given, rule)
+        filled = role in roles and roles[role].by_service
+        _check_one(copied_from if filled else project_id, kind, role, given, roles)
     for need in rule.needs:
         if not need.is_met(inputs.keys(), config):
             wanted = " or ".join(f"'{role}'" for role in need.roles)
@@ -343,12 +344,12 @@ def _a(kind: str) -> str:
 
 
 def _check_one(
-    projects: Collection[str], kind: str, role: str, given: Input, rule: KindRule
+    project_id: str, kind: str, role: str, given: Input, roles: Mapping[str, Role]
 ) -> None:
     field = f"inputs.{role}"
-    allowed = rule.roles.get(role)
+    allowed = roles.get(role)
     if allowed is None:
-        known = ", ".join(rule.roles)
+        known = ", ".join(roles) or "nothing"
         raise DomainError(
             f"{_a(kind)} run has no input '{role}'; it reads: {known}.",
             code="unknown_input",
@@ -361,7 +362,7 @@ def _check_one(
             field=field,
         )
     owner = given.run if isinstance(given, Artifact) else given
-    if owner.project_id not in projects:
+    if owner.project_id != project_id:
         # As if it did not exist: what other projects have is none of this one's business.
         raise DomainError(
             f"Input '{role}': there is no such thing in this project.",

@@ -36,10 +36,10 @@ from workers.contract.code_version import code_version
 from workers.contract.jobs import NOT_ALLOWED, ONE, may_be_named
 from workers.contract.wire import JOB_QUEUES, QUEUE_CPU, QUEUE_SHORT
 
-_LONGEST_NAME = 120
+LONGEST_NAME = 120
 _LONGEST_KEY = 80
 _LONGEST_REASON = 500
-_SEED_LIMIT = 2**63
+SEED_LIMIT = 2**63
 
 
 def run_launch(
@@ -181,7 +181,7 @@ def run_clone(
     return run_launch(
         project=run.project,
         kind=run.kind,
-        name=f"{run.name} (copy)"[:_LONGEST_NAME] if name is None else name,
+        name=f"{run.name} (copy)"[:LONGEST_NAME] if name is None else name,
         config=as_trained(run.kind, run.config if config is None else config),
         inputs=run_inputs(run),
         seed=run.seed if seed is None else seed,
@@ -269,9 +269,9 @@ def _check_plain(
             code="unknown_kind",
             field="kind",
         )
-    if not name or len(name) > _LONGEST_NAME:
+    if not name or len(name) > LONGEST_NAME:
         raise DomainError(
-            f"A run needs a name of 1 to {_LONGEST_NAME} characters.",
+            f"A run needs a name of 1 to {LONGEST_NAME} characters.",
             code="bad_name",
             field="name",
         )
@@ -289,7 +289,7 @@ def _check_plain(
             f"The configuration is not JSON: {error}.", code="bad_config", field="config"
         ) from error
     _check_settings(kind, config)
-    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < _SEED_LIMIT:
+    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < SEED_LIMIT:
         raise DomainError(
             "The seed must be a whole number from 0 to 2⁶³ − 1.", code="bad_seed", field="seed"
         )

@@ -11,11 +11,10 @@ from apps.common.errors import Conflict
 from apps.training.models import Checkpoint, Run, RunInput
 from apps.training.selectors.reference import sft_of
 from apps.training.services.kinds import KINDS, POLICIES, Input
-from apps.training.services.launching import run_clone, run_launch
+from apps.training.services.launching import LONGEST_NAME, run_clone, run_launch
 from workers.config import recipe_config, recipe_fields
 from workers.contract.wire import QUEUE_CPU
 
-_LONGEST_NAME = 120
 _DEPTH = 12  # runs between a model and the prompts it can be asked
 # What an evaluation takes over from the run that trained the model, where both know the field.
 _SHARED = ("max_prompt_length", "max_new_tokens", "temperature", "reward")
@@ -84,7 +83,7 @@ def checkpoint_evaluate(
     return run_launch(
         project=checkpoint.project,
         kind=Run.Kind.EVALUATE,
-        name=f"{run.name[: _LONGEST_NAME - len(after)]}{after}",
+        name=f"{run.name[: LONGEST_NAME - len(after)]}{after}",
         config=evaluation_config(run),
         inputs=evaluation_inputs(checkpoint) | dict(inputs or {}),
         seed=run.seed if seed is None else seed,
@@ -115,7 +114,7 @@ def run_reproduce_small(*, run: Run, user: User | None = None, idempotency_key: 
     with transaction.atomic():
         made = run_clone(
             run=run,
-            name=f"{run.name[: _LONGEST_NAME - len(after)]}{after}",
+            name=f"{run.name[: LONGEST_NAME - len(after)]}{after}",
             config={**run.config, "minimal": True},
             user=user,
             idempotency_key=idempotency_key,

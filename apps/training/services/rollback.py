@@ -19,7 +19,7 @@ from apps.training.guidance import advised_changes
 from apps.training.models import Checkpoint, Run
 from apps.training.selectors.reference import checkpoints_judged, last_healthy, started_from
 from apps.training.services.kinds import Input, run_inputs
-from apps.training.services.launching import run_launch
+from apps.training.services.launching import LONGEST_NAME, run_launch
 from apps.training.services.layouts import needs_of
 from workers.config import as_trained, recipe_config, recipe_fields
 
@@ -27,7 +27,6 @@ HEALTHY, START = "healthy", "start"
 # The role by which a run of the kind starts from a checkpoint of another one like it.
 START_ROLE = {"sft": "base", "reward": "base", "ppo": "policy", "grpo": "policy", "drill": "base"}
 HELD = frozenset({"ppo", "grpo"})  # kinds whose policy is held to a reference
-_LONGEST_NAME = 120
 _LAST_SEED = 2**63 - 1
 
 
@@ -72,7 +71,7 @@ def roll_back_plan(*, run: Run, to: str = HEALTHY, advised: bool = True) -> Roll
     after = f", {where}"
     return RollbackPlan(
         target=target,
-        name=f"{run.name[: _LONGEST_NAME - len(after)]}{after}",
+        name=f"{run.name[: LONGEST_NAME - len(after)]}{after}",
         config=config,
         inputs=inputs,
         seed=run.seed + 1 if run.seed < _LAST_SEED else 0,

@@ -32,7 +32,8 @@ def group_detail(request: Request, group: str) -> HttpResponse:
     if request.htmx and request.GET.get("seen") == seen:
         return HttpResponse(status=204)
     metrics = selectors.group_metrics(runs)
-    swept = screen.sweep_of(runs, metrics)
+    views = screen.seed_metric_views(runs, metrics)
+    swept = screen.sweep_of(runs, metrics, views)
     if swept is not None:  # the runs of one setting together
         runs = [run for row in swept.rows for run in row.runs]
     context = {
@@ -43,7 +44,7 @@ def group_detail(request: Request, group: str) -> HttpResponse:
             {"run": run, "tone": display.TONES[run.state], "progress": display.progress(run)}
             for run in runs
         ],
-        "metrics": screen.seed_metric_views(runs, metrics),
+        "metrics": views,
         "swept": swept,
         "verdict": screen.verdict(runs, swept=swept is not None),
         "enough": screen.ENOUGH,
