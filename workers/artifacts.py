@@ -138,7 +138,7 @@ class Store:
         with self._clear(relative, writes=not reads):
             if not reads and not self._protocols & _OBJECTS:
                 self._fs.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
-            if self._is_local():
+            if self.is_local:
                 return self._fs.open(path, mode)
             return self._fs.open(path, mode, block_size=PART)
 
@@ -153,7 +153,7 @@ class Store:
 
     def bytes_on_disk(self, relative: str) -> int | None:
         """Bytes of all files below a folder, a hard link once; None of a store elsewhere."""
-        if not self._is_local():
+        if not self.is_local:
             return None
         seen: dict[tuple[int, int], int] = {}
         for folder, _, names in os.walk(self._at(relative)):
@@ -165,9 +165,20 @@ class Store:
                 seen[found.st_dev, found.st_ino] = found.st_size
         return sum(seen.values())
 
+    def bytes_below(self, relative: str) -> int:
+        """The same of any store, by its listing; 0 where there is no such folder."""
+        found = self.bytes_on_disk(relative)
+        if found is not None:
+            return found
+        with self._clear(relative):
+            try:
+                return int(self._fs.du(self._at(relative)))
+            except FileNotFoundError:
+                return 0
+
     def disk_free(self) -> int | None:
         """Bytes that the store's disk has left; None of a store elsewhere."""
-        if not self._is_local():
+        if not self.is_local:
             return None
         place = Path(self._root)
         while not place.exists() and place != place.parent:  # nothing was stored yet
@@ -228,7 +239,7 @@ class Store:
         The manifest is written last and has the hashes of what was copied, so a tree without one
         is an unfinished copy. When the store is that same folder nothing is copied.
         """
-        if self._is_local() and Path(self._at(relative)).resolve() == local.resolve():
+        if self.is_local and Path(self._at(relative)).resolve() == local.resolve():
             manifest, size = tree_manifest(local)
         else:
             names, size = files_below(local)
@@ -240,11 +251,13 @@ class Store:
         self.write_bytes(f"{relative}/{MANIFEST}", text)
         return hashlib.sha256(text).hexdigest(), size
 
-    def get_tree(self, relative: str, *, sha256: str, cache: Path) -> Path:
+    def get_tree(self, relative: str, *, sha256: str, cache: Path, with_state: bool = True) -> Path:
         """A local folder with the tree's files, verified against its manifest and `sha256`.
 
         A store on this machine's disk is read in place; others are copied to `cache/<sha256>`,
-        each file once: what lies there already and is whole is not fetched again.
+        each file once: what lies there already and is whole is not fetched again. Without
+        `with_state` files of a trainer's state may be missing: a project's retention removes them
+        from models that are kept.
         """
         try:
             text = self.read_bytes(f"{relative}/{MANIFEST}", sha256=sha256)
@@ -252,16 +265,24 @@ class Store:
             told = f"artifact '{relative}' is missing, or was never stored whole (no {MANIFEST})"
             raise ArtifactError(told) from error
         manifest: dict[str, str] = json.loads(text)
-        if self._is_local():
+        if self.is_local:
             folder = Path(self._at(relative))
             for name, digest in manifest.items():
+                if not with_state and _is_state(name) and not (folder / name).exists():
+                    continue
                 if file_sha256(folder / _checked(name)) != digest:
                     raise _damaged(f"{relative}/{name}")
             return folder
         with filling(cache, sha256) as folder:
             _at_once(
                 {
-                    name: (self._fetch, f"{relative}/{name}", folder / _checked(name), digest)
+                    name: (
+                        self._fetch,
+                        f"{relative}/{name}",
+                        folder / _checked(name),
+                        digest,
+                        not with_state and _is_state(name),
+                    )
                     for name, digest in manifest.items()
                 }
             )
@@ -272,7 +293,7 @@ class Store:
 
         A store on this machine's disk is read in place; others are copied to `cache/<sha256>`.
         """
-        if self._is_local():
+        if self.is_local:
             path = Path(self._at(relative))
             if not path.exists():
                 raise ArtifactMissing(f"artifact '{relative}' is missing")
@@ -284,14 +305,19 @@ class Store:
             self._fetch(relative, path, sha256)
         return path
 
-    def _fetch(self, relative: str, target: Path, sha256: str) -> None:
+    def _fetch(self, relative: str, target: Path, sha256: str, may_miss: bool = False) -> None:
         """`target` holds the file, checked while it came. A copy that is whole stays."""
         if target.exists() and file_sha256(target) == sha256:
             return
         target.parent.mkdir(parents=True, exist_ok=True)
         part = target.with_name(target.name + ".part")
-        with self._clear(relative), self.open(relative) as source, part.open("wb") as file:
-            digest = _copy(source, file)
+        try:
+            with self._clear(relative), self.open(relative) as source, part.open("wb") as file:
+                digest = _copy(source, file)
+        except ArtifactMissing:
+            if may_miss:
+                return
+            raise
         if digest != sha256:
             part.unlink()
             raise _damaged(relative)
@@ -299,9 +325,11 @@ class Store:
 
     def local_path(self, relative: str) -> Path | None:
         """The path on this machine's disk, or None for a remote store."""
-        return Path(self._at(relative)) if self._is_local() else None
+        return Path(self._at(relative)) if self.is_local else None
 
-    def _is_local(self) -> bool:
+    @property
+    def is_local(self) -> bool:
+        """Whether it lies on this machine's disk."""
         return "file" in self._protocols
 
     @contextmanager
@@ -317,7 +345,7 @@ class Store:
             raise self._unreachable(relative, error) from error
         except Exception as error:
             full = isinstance(error, OSError) and error.errno in _DISK
-            if self._is_local() or full or not _of_a_store(error):
+            if self.is_local or full or not _of_a_store(error):
                 raise
             raise self._unreachable(relative, error) from error
 
@@ -334,6 +362,10 @@ def _of_a_store(error: Exception) -> bool:
         "aiobotocore",
         "aiohttp",
     )
+
+
+def _is_state(name: str) -> bool:
+    return name.startswith(f"{RESUME}/")
 
 
 def _damaged(relative: str) -> ArtifactError:

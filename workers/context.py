@@ -26,12 +26,11 @@ from workers.contract.events import (
     Progress,
     RecipeError,
 )
-from workers.contract.jobs import InputRef, JobSpec
+from workers.contract.jobs import KEPT_CHECKPOINTS, InputRef, JobSpec
 
 METRICS_FLUSH_S = 1.0
 PROGRESS_INTERVAL_S = 0.5
 _COMMANDS = (None, "stop", "cancel")  # weakest first
-KEPT_CHECKPOINTS = 2  # newest ones kept whatever their tags: events may still be on their way
 
 
 class EventWriter(Protocol):
@@ -173,7 +172,7 @@ class RunContext:
         """The verified local folder of the input `role`; `RecipeError` when absent or damaged."""
         ref = self._input(role)
         self.phase(f"fetching the input {role}")
-        return self._tree(ref.uri, ref.sha256, f"input '{role}'")
+        return self._tree(ref.uri, ref.sha256, f"input '{role}'", with_state=False)
 
     def input_file(self, role: str) -> Path:
         """The verified local copy of the single file that is the input `role`; `RecipeError` when
@@ -207,9 +206,11 @@ class RunContext:
             return None
         return self._tree(resume.uri, resume.sha256, f"checkpoint of step {resume.step}")
 
-    def _tree(self, uri: str, sha256: str, what: str) -> Path:
+    def _tree(self, uri: str, sha256: str, what: str, *, with_state: bool = True) -> Path:
         try:
-            return self.store.get_tree(uri, sha256=sha256, cache=cache_folder())
+            return self.store.get_tree(
+                uri, sha256=sha256, cache=cache_folder(), with_state=with_state
+            )
         except StoreUnreachable:
             raise
         except ArtifactError as error:

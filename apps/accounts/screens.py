@@ -84,7 +84,7 @@ SENTENCES: dict[str, str] = {
     "project.changed": "changed the project's name or description: {name}",
     "project.created": "created the project",
     "project.deleted": "deleted the project {subject}",
-    "project.quota_set": "set the quota of runs at once to {runs_at_once}",
+    "project.quota_set": "set {changes}",
     "project.restored": "restored the project",
     "qualification.failed": "failed the qualification: {right} of {of} right",
     "qualification.granted": "granted {subject} another attempt at the qualification",
@@ -97,6 +97,8 @@ SENTENCES: dict[str, str] = {
     "run.deleted": "deleted the run {name}",
     "run.described": "changed {fields} of {subject}",
     "run.imported": "imported the run {subject} from {file}",
+    "run.intermediates_removed": "removed {models} intermediate checkpoints and "
+    "{states} trainer states of {subject}",
     "run.launched": "launched {subject}",
     "run.moved": "moved {subject} in the queue: {to}",
     "run.prioritised": "changed the priority of {subject} from {from} to {to}",
@@ -146,6 +148,9 @@ FIELDS = {
     "lease_seconds": "seconds a pair is reserved",
     "fast_ms": "milliseconds under which an answer is flagged",
     "daily_cap": "answers a day",
+    "runs_at_once": "the quota of runs at once",
+    "space_bytes": "the quota of disk space in bytes",
+    "keep_days": "the days for which intermediate files of runs are kept",
     "skips_to_review": "skips that send a pair to review",
 }
 _SHORT = 80  # characters of a value in a sentence; the details hold it whole

@@ -40,6 +40,7 @@ from apps.snapshots.storage import artifact_store
 from apps.training.display import RunProgress, progress
 from apps.training.models import Checkpoint, Run, RunAttempt
 from apps.training.selectors.queueing import queue_words
+from apps.training.selectors.space import space_used
 from measures.estimate import Interval
 from measures.pace import WINDOW_DAYS, Forecast, forecast
 from workers.artifacts import ArtifactError
@@ -156,6 +157,13 @@ WAITING = (
         "evaluation:reward_models",
         "status=candidate",
     ),
+    Waiting(
+        "space",
+        _STAFF,
+        "% of the quota of disk space is used",
+        "% of the quota of disk space is used",
+        "training:space",
+    ),
     Waiting("incidents", _STAFF, "open incident", "open incidents", "monitoring:incidents"),
 )
 
@@ -179,6 +187,7 @@ def _counts(project: Project) -> dict[str, int]:
     week = timezone.now() - timedelta(days=FAILED_DAYS)
     failed = Run.objects.filter(project=project, state=Run.State.FAILED, ended_at__gte=week)
     unread = readers_of(project=project)
+    space = space_used(project)
     counts = {
         "contested": work.states["contested"],
         "stuck": work.stuck,
@@ -190,6 +199,7 @@ def _counts(project: Project) -> dict[str, int]:
         "freeze": _fresh_pairs(project, work),
         "failed": failed.exclude(kind__in=_LOOKS).count(),
         "approvals": reward_models(project=project, status=Checkpoint.Status.CANDIDATE).count(),
+        "space": space.percent if space and space.is_nearly_full else 0,
         "incidents": incidents_open(project),
     }
     cache.set(f"loop:needs:{project.pk}", counts, _BELL_SECONDS)

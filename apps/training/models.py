@@ -123,6 +123,11 @@ class Run(Named):
     thinned_at = models.DateTimeField(
         null=True, blank=True, help_text="since when old points are kept as extremes only"
     )
+    intermediates_removed_at = models.DateTimeField(
+        null=True,
+        blank=True,
+        help_text="when retention, or a person, looked at it and removed what was intermediate",
+    )
 
     class Meta:
         ordering = ["-created_at"]
@@ -178,9 +183,10 @@ class Run(Named):
 
 
 class FolderDeletion(models.Model):
-    """A folder of the artifact store whose run was deleted; the sweep deletes it, then this row."""
+    """A folder of the artifact store that nothing needs: of a deleted run, of an intermediate
+    checkpoint, of a trainer's state. The sweep deletes it, then this row."""
 
-    folder = models.CharField(max_length=200, unique=True)  # below the store, without its address
+    folder = models.CharField(max_length=220, unique=True)  # below the store, without its address
     created_at = models.DateTimeField(auto_now_add=True)
 
     def __str__(self) -> str:
@@ -188,19 +194,32 @@ class FolderDeletion(models.Model):
 
 
 class RunQuota(Stamped):
-    """How many runs of a project may have a slot at once; a project without a row has no limit.
-    Checks and probes, which take a minute, do not count."""
+    """What the runs of a project may take; null, or no row, is no limit.
+
+    Checks and probes, which take a minute, do not count among the runs at once."""
 
     project = models.OneToOneField(Project, on_delete=models.CASCADE, related_name="run_quota")
-    runs_at_once = models.PositiveSmallIntegerField(validators=[MinValueValidator(1)])
+    runs_at_once = models.PositiveSmallIntegerField(
+        null=True, blank=True, validators=[MinValueValidator(1)]
+    )
+    space_bytes = models.BigIntegerField(
+        null=True, blank=True, help_text="of the artifact store, before launches are refused"
+    )
+    keep_days = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        help_text="after a run's end, for its trainer state and intermediate checkpoints",
+    )
 
     class Meta:
         constraints = [
-            models.CheckConstraint(condition=Q(runs_at_once__gte=1), name="run_quota_is_positive")
+            models.CheckConstraint(condition=Q(runs_at_once__gte=1), name="run_quota_is_positive"),
+            models.CheckConstraint(condition=Q(space_bytes__gte=1), name="space_quota_is_positive"),
+            models.CheckConstraint(condition=Q(keep_days__gte=1), name="keep_days_is_positive"),
         ]
 
     def __str__(self) -> str:
-        return f"{self.runs_at_once} runs at once in {self.project_id}"
+        return f"limits of {self.project_id}"
 
 
 class RunAttempt(models.Model):
@@ -293,6 +312,13 @@ class Checkpoint(Named):
         REJECTED = "rejected", "rejected"
         RETIRED = "retired", "retired"
 
+    class RemovedBy(models.TextChoices):
+        TRAINER = "trainer", "by the trainer, which keeps the newest two and those with a tag"
+        RETENTION = "retention", "by the project's retention rule"
+        PERSON = "person", "by hand"
+
+    GIVEN_UP = (RemovedBy.RETENTION, RemovedBy.PERSON)  # after the run's end
+
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="checkpoints")
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="checkpoints")
     attempt = models.PositiveSmallIntegerField()
@@ -303,6 +329,13 @@ class Checkpoint(Named):
     tags = models.JSONField(default=list)  # of best, last, failed, final
     metrics = models.JSONField(default=dict)
     status = models.CharField(max_length=9, choices=Status.choices, default=Status.CANDIDATE)
+    files_removed_at = models.DateTimeField(
+        null=True, blank=True, help_text="since when only this row is left of it"
+    )
+    state_removed_at = models.DateTimeField(
+        null=True, blank=True, help_text="since when it is a model that no run resumes from"
+    )
+    removed_by = models.CharField(max_length=9, blank=True, choices=RemovedBy.choices)
 
     class Meta:
         ordering = ["run", "step"]

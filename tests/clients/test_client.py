@@ -108,6 +108,8 @@ COVERED = [
     operations.launch("p", {}),
     operations.estimate("p", {}),
     operations.space("p"),
+    operations.limits_set("p", {}),
+    operations.remove_intermediates("p", "r"),
     operations.run("p", "r"),
     operations.metrics("p", "r", query={}),
     operations.run_change("p", "r", {}),

@@ -577,6 +577,9 @@ TRAINING = [
     page("training:fleet", STAFF),
     page("training:space", STAFF),
     page("training:space_csv", STAFF),
+    post("training:space_limits", ADMINS, data={"space_gb": "500", "keep_days": "90"}),
+    page("training:intermediates", STAFF, args=run_id),
+    post("training:intermediates", STAFF, args=run_id),
     post("training:quota", ADMINS, data={"runs_at_once": "2"}),
     # the world's run has finished, so it has no place any more
     post("training:run_move", STAFF, args=run_id, data={"to": "up"}, ok=409),
@@ -669,6 +672,8 @@ TRAINING_API = [
     ),
     api("GET /projects/{slug}/fleet", STAFF),
     api("GET /projects/{slug}/space", STAFF),
+    api("PATCH /projects/{slug}/limits", ADMINS, data={"keep_days": 90}),
+    api(f"POST {RUN}/remove-intermediates", STAFF, args=run_id),
     api(f"POST {RUN}/move", STAFF, args=run_id, data={"to": "up"}, ok=409),
     api(f"POST {RUN}/priority", STAFF, args=run_id, data={"priority": "low"}, ok=409),
     api(f"POST {RUN}/cancel", STAFF, args=run_id, ok=409),

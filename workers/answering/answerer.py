@@ -72,7 +72,8 @@ class Models:
     def _load(self, uri: str, sha256: str, artifacts_url: str) -> Loaded:
         from workers.models.loading import freeze, load_causal, load_tokenizer, stop_ids
 
-        folder = Store(artifacts_url).get_tree(uri, sha256=sha256, cache=self._cache)
+        store = Store(artifacts_url)
+        folder = store.get_tree(uri, sha256=sha256, cache=self._cache, with_state=False)
         tokenizer = load_tokenizer(folder)
         model = freeze(load_causal(folder))
         return Loaded(model, tokenizer, stop_ids(model, tokenizer))

@@ -56,6 +56,10 @@ LAUNCHERS = (PLAIN, TORCHRUN, ACCELERATE)
 EVERY_GPU = 0  # of the machine, as a number of processes
 MOST_PROCESSES = 64
 
+# A trainer deletes its checkpoints as it goes, but for those with a tag and for so many of the
+# newest: events of them may still be on their way.
+KEPT_CHECKPOINTS = 2
+
 
 @dataclass(frozen=True, slots=True)
 class InputRef:

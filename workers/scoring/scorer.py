@@ -65,7 +65,9 @@ class Models:
         from workers.rewards.build import load_reward  # seconds of imports, not before they count
 
         store = Store(request.artifacts_url)
-        folder = store.get_tree(request.uri, sha256=request.sha256, cache=self._cache)
+        folder = store.get_tree(
+            request.uri, sha256=request.sha256, cache=self._cache, with_state=False
+        )
         source = load_reward(folder, name="model", batch_size=BATCH, precision=precision)
         return source, template_version(each.chat_template for each in source.tokenizers)
 

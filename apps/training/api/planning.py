@@ -1,12 +1,16 @@
-"""The API of what runs take: time and memory before a launch, disk space after it."""
+"""The API of what runs take: time and memory before a launch, disk space after it; the limits of a
+project."""
+
+from datetime import datetime
 
 from django.http import HttpRequest
-from ninja import Field, Router, Schema
+from ninja import Field, Query, Router, Schema
 
 from apps.accounts.api_auth import needs
-from apps.accounts.permissions import STAFF, project_for
+from apps.accounts.permissions import ADMIN, STAFF, project_for
 from apps.training import services
-from apps.training.api.runs import BASE, RunIn
+from apps.training.api.runs import BASE, RunIn, run_of
+from apps.training.models import RunQuota
 from apps.training.screens.estimate import estimate_basis, estimate_words
 from apps.training.selectors import pages
 from apps.training.selectors.space import project_space
@@ -75,6 +79,12 @@ class SpaceLineOut(Schema):
     data: int = Field(description="bytes of a frozen dataset")
     rest: int | None = Field(description="bytes of all else there; null: not measured")
     total: int
+    frees: int | None = Field(
+        description="bytes of an ended run's intermediate checkpoints and trainer states, part of "
+        "the total; null: there are none"
+    )
+    frees_whole: bool = Field(description="false: trainer states are not measured and come on top")
+    frees_at: datetime | None = Field(description="when the retention rule removes them")
 
 
 class SpaceOut(Schema):
@@ -84,6 +94,13 @@ class SpaceOut(Schema):
     rest: int | None = Field(description="null where the store is not on this machine's disk")
     total: int
     free: int | None = Field(description="bytes that the store's disk has left; null elsewhere")
+    measured_at: datetime | None = Field(
+        description="the oldest measure of a folder, ten minutes old at most; null elsewhere"
+    )
+    quota: int | None = Field(description="bytes of models, files and data; null: no limit")
+    keep_days: int | None = Field(
+        description="days after a run's end before its intermediate files go; null: never"
+    )
     lines: list[SpaceLineOut] = Field(description="runs and datasets, the largest first")
 
 
@@ -93,12 +110,69 @@ class SpaceOut(Schema):
     response=SpaceOut,
     summary="What the runs and datasets of a project keep in the artifact store, in bytes",
 )
-def space(request: HttpRequest, slug: str) -> SpaceOut:
+def space(
+    request: HttpRequest,
+    slug: str,
+    measure: bool = Query(False, description="read every folder again"),
+) -> SpaceOut:
     project, _ = project_for(request.user, slug, STAFF)
-    found = project_space(project)
+    found = project_space(project, measure=measure)
     lines = [
         SpaceLineOut(**{name: getattr(line, name) for name in SpaceLineOut.model_fields})
         for line in found.lines
     ]
     own = SpaceOut.model_fields.keys() - {"lines"}
     return SpaceOut(lines=lines, **{name: getattr(found, name) for name in own})
+
+
+class LimitsIn(Schema):
+    runs_at_once: int | None = Field(None, description="with a slot; checks do not count")
+    space_bytes: int | None = Field(
+        None, description="of models, files and datasets, before launches are refused"
+    )
+    keep_days: int | None = Field(
+        None, description="after a run's end, for its trainer state and intermediate checkpoints"
+    )
+
+
+class LimitsOut(Schema):
+    runs_at_once: int | None
+    space_bytes: int | None
+    keep_days: int | None
+
+    @classmethod
+    def of(cls, row: RunQuota) -> "LimitsOut":
+        return cls(**{name: getattr(row, name) for name in cls.model_fields})
+
+
+@router.patch(
+    "/projects/{slug}/limits",
+    auth=needs("admin"),
+    response=LimitsOut,
+    summary="Set the quotas of a project and how long runs keep intermediate files",
+)
+def limits_set(request: HttpRequest, slug: str, payload: LimitsIn) -> LimitsOut:
+    """What is left out stays as it is; null lifts a limit."""
+    project, _ = project_for(request.user, slug, frozenset({ADMIN}))
+    given = payload.dict(exclude_unset=True)
+    return LimitsOut.of(services.quota_set(project=project, user=request.user, **given))
+
+
+class IntermediatesOut(Schema):
+    models: int = Field(description="checkpoints whose files are removed")
+    states: int = Field(description="trainer states that are removed; their models stay")
+    size: int = Field(description="bytes of all")
+
+
+@router.post(
+    BASE + "/{run_id}/remove-intermediates",
+    auth=needs("train"),
+    response=IntermediatesOut,
+    summary="Remove the intermediate checkpoints and the trainer state of an ended run",
+)
+def intermediates_remove(request: HttpRequest, slug: str, run_id: str) -> IntermediatesOut:
+    """For good. What is final, best, last or approved stays, and what anything else uses. A failed
+    or cancelled run can then not be resumed."""
+    run = run_of(request, slug, run_id)
+    removed = services.intermediates_remove(run=run, user=request.user)
+    return IntermediatesOut(models=removed.models, states=removed.states, size=removed.size)

@@ -82,6 +82,8 @@ class CheckpointOut(Schema):
     sha256: str
     size_bytes: int
     metrics: dict[str, Any]
+    files_removed_at: datetime | None = Field(description="since when it cannot be used")
+    state_removed_at: datetime | None = Field(description="since when no run resumes from it")
 
     @classmethod
     def of(cls, row: Checkpoint) -> "CheckpointOut":

@@ -93,6 +93,8 @@ class RunForm(SweepForm, NeedsForm):
     """`initial` comes from a preset, or from the run that is cloned, with `changes` to its settings
     and `needs` in the place of its own."""
 
+    over_quota = False  # the project's, of disk space
+
     name = forms.CharField(max_length=120, label="Name")
     seed = forms.IntegerField(
         min_value=0,
@@ -331,6 +333,7 @@ class RunForm(SweepForm, NeedsForm):
 
     def refuse(self, error: DomainError) -> None:
         """Put a service's refusal beside the field it is about."""
+        self.over_quota = error.code == "space_quota_used"
         where = error.field or ""
         name = f"input_{where.removeprefix('inputs.')}" if where.startswith("inputs.") else where
         if where.startswith("config."):

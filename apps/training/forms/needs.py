@@ -1,13 +1,14 @@
-"""What a run needs of its machine, as the launch form asks for it; and a project's quota."""
+"""What a run needs of its machine, as the launch form asks for it; and the limits of a project."""
 
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 from django import forms
 
 from apps.training.models import Run
 from apps.training.services.layouts import SPREAD, layouts_of_kind, needs_of
-from apps.training.services.queueing import MOST_AT_ONCE
+from apps.training.services.queueing import LIMITS, MOST_AT_ONCE
 from workers.contract.jobs import EVERY_GPU, LAUNCHERS, LAYOUTS, MOST_PROCESSES, ONE, PLAIN
 from workers.contract.wire import JOB_QUEUES, QUEUE_CPU
 
@@ -97,6 +98,40 @@ class QuotaForm(forms.Form):
         help_text="Of this project, over all machine classes; checks and probes do not count. "
         "Blank: no limit.",
     )
+
+
+class SpaceLimitsForm(forms.Form):
+    space_gb = forms.DecimalField(
+        label="Quota of disk space in GB",
+        required=False,
+        min_value=Decimal("0.001"),
+        max_value=Decimal(1_000_000_000),
+        decimal_places=3,
+        help_text="Launches of runs that keep files are refused when models, files of runs and "
+        "datasets have reached it. Runs that have begun continue. Blank: no limit.",
+    )
+    keep_days = forms.IntegerField(
+        label="Days to keep intermediate files",
+        required=False,
+        min_value=1,
+        max_value=LIMITS["keep_days"][0],
+        help_text="So long after its end a run keeps its trainer state and its intermediate "
+        "checkpoints, and a failed or cancelled one can be resumed. Blank: for ever.",
+    )
+
+    def limits(self) -> dict[str, int | None]:
+        """As `quota_set` takes them."""
+        given = self.cleaned_data["space_gb"]
+        return {
+            "space_bytes": None if given is None else int(given * 10**9),
+            "keep_days": self.cleaned_data["keep_days"],
+        }
+
+    @classmethod
+    def of(cls, space_bytes: int | None, keep_days: int | None) -> "SpaceLimitsForm":
+        gb = None if space_bytes is None else Decimal(space_bytes) / 10**9
+        shown = None if gb is None else f"{gb:.3f}".rstrip("0").rstrip(".")
+        return cls(initial={"space_gb": shown, "keep_days": keep_days})
 
 
 def _class_words(name: str, heard: frozenset[str] | None) -> str:

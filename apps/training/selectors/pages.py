@@ -132,7 +132,9 @@ def checkpoint_choices(
     """Checkpoints of these kinds of run that carry a tag and were not rejected, newest first; not
     those of the runs `without`."""
     rows = (
-        Checkpoint.objects.filter(project=project, run__kind__in=kinds, run__archived_at=None)
+        Checkpoint.objects.filter(
+            project=project, run__kind__in=kinds, run__archived_at=None, files_removed_at=None
+        )
         .exclude(tags=[])
         .exclude(status=Checkpoint.Status.REJECTED)
         .exclude(run__in=without)

@@ -109,6 +109,8 @@ def first_critical(run: Run) -> Alert | None:
 
 
 def _doubt(row: Checkpoint, alert: Alert | None) -> str:
+    if row.files_removed_at is not None:
+        return f"its files were removed on {row.files_removed_at:%-d %B %Y}"
     if FAILED in row.tags:
         return "saved when the run failed: inspect it, but do not build on it"
     if row.status == Checkpoint.Status.REJECTED:

@@ -17,6 +17,12 @@ from apps.training.services.groups import (
     sweep_check,
 )
 from apps.training.services.housekeeping import run_archive, run_delete, run_describe, uses_of
+from apps.training.services.intermediates import (
+    Removed,
+    intermediates_expire,
+    intermediates_measure,
+    intermediates_remove,
+)
 from apps.training.services.kinds import KINDS
 from apps.training.services.launching import launch_estimate, reward_try, run_clone, run_launch
 from apps.training.services.points import Thinned, metrics_store, runs_thin
@@ -45,6 +51,7 @@ __all__ = [
     "START",
     "Applied",
     "Imported",
+    "Removed",
     "Thinned",
     "alert_acknowledge",
     "batch_receive",
@@ -53,6 +60,9 @@ __all__ = [
     "evaluation_missing",
     "events_apply",
     "group_stop",
+    "intermediates_expire",
+    "intermediates_measure",
+    "intermediates_remove",
     "launch_estimate",
     "metrics_store",
     "parked_apply",

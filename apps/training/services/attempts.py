@@ -154,7 +154,7 @@ def _last_good_checkpoint(run: Run) -> Checkpoint | None:
     answer, the newest: the trainer checks it, and nobody may start over for want of an answer."""
     store = Store(settings.ARTIFACTS_URL)
     for checkpoint in checkpoints(run):
-        if "failed" in checkpoint.tags:
+        if "failed" in checkpoint.tags or checkpoint.removed_by in Checkpoint.GIVEN_UP:
             continue
         try:
             store.read_bytes(f"{checkpoint.uri}/{MANIFEST}", sha256=checkpoint.sha256)

@@ -9,6 +9,7 @@ from apps.common.errors import Conflict, Missing
 from apps.common.transactions import after_commit
 from apps.training import dispatch
 from apps.training.models import Alert, Run, RunAttempt
+from apps.training.selectors.intermediates import resume_lost
 from apps.training.services.attempts import run_dispatch, run_end, run_locked
 
 
@@ -66,6 +67,12 @@ def run_resume(*, run: Run, user: User | None = None) -> Run:
             raise Conflict(
                 f"The run is {run.state}; only a failed or cancelled one can be resumed.",
                 code="run_not_resumable",
+            )
+        if (lost := resume_lost(run)) is not None:
+            raise Conflict(
+                f"The run cannot be resumed any more: its trainer state was removed on "
+                f"{lost.at:%-d %B %Y} {lost.words}. Clone it to start over.",
+                code="state_removed",
             )
         broken = run.inputs.filter(
             checkpoint__isnull=True, upstream__state__in=[Run.State.FAILED, Run.State.CANCELLED]

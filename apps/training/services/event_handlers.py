@@ -30,6 +30,7 @@ from workers.contract.events import (
     ReviewRequested,
     Sample,
 )
+from workers.contract.jobs import KEPT_CHECKPOINTS
 from workers.contract.wire import ContractError, is_below_run
 from workers.rules.rule import STAGES
 
@@ -207,6 +208,17 @@ def _checkpoint(run: Run, attempt: RunAttempt, event: CheckpointSaved) -> None:
         if moved & set(older.tags):
             older.tags = [tag for tag in older.tags if tag not in moved]
             older.save(update_fields=["tags", "updated_at"])
+    _prune(run, attempt)
+
+
+def _prune(run: Run, attempt: RunAttempt) -> None:
+    """Say of which checkpoints the trainer has deleted the files (`RunContext.save_checkpoint`)."""
+    rows = Checkpoint.objects.filter(run=run, attempt=attempt.number)
+    tagged = set(rows.exclude(tags=[]).values_list("step", flat=True))
+    newest = sorted(set(rows.values_list("step", flat=True)))[-KEPT_CHECKPOINTS:]
+    rows.filter(files_removed_at=None).exclude(step__in=[*tagged, *newest]).update(
+        files_removed_at=timezone.now(), removed_by=Checkpoint.RemovedBy.TRAINER
+    )
 
 
 def _failed(run: Run, attempt: RunAttempt, event: Failed) -> None:

@@ -14,6 +14,7 @@ from apps.common.errors import Conflict, DomainError, Missing
 from apps.common.json_limits import storable
 from apps.snapshots.storage import artifact_store
 from apps.training.models import Checkpoint, FolderDeletion, Run, RunInput
+from apps.training.selectors.space import folder_forget
 from apps.training.services.attempts import run_locked
 from apps.training.services.launching import LONGEST_NAME
 from apps.training.services.sharing import copies_release
@@ -161,16 +162,17 @@ def run_delete(*, run: Run, typed: str, user: User | None) -> None:
 
 
 def folders_delete(*, most: int = 5) -> int:
-    """Delete the files of deleted runs; how many folders are gone. What cannot be reached now is
+    """Delete files that nothing needs; how many folders are gone. What cannot be reached now is
     tried again by the next sweep."""
     done = 0
     for row in FolderDeletion.objects.order_by("created_at")[:most]:
         try:
             artifact_store().delete_tree(row.folder)
         except (StoreUnreachable, OSError) as error:
-            log.warning("the files of a deleted run stay for now: %s: %s", row.folder, error)
+            log.warning("files that nothing needs stay for now: %s: %s", row.folder, error)
             break
         row.delete()
+        folder_forget(row.folder)
         done += 1
     return done
 

@@ -2,7 +2,10 @@
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
+
+from django.db import connection
 
 from apps.common.errors import Conflict, DomainError
 from apps.snapshots.models import Snapshot
@@ -28,6 +31,8 @@ ROLLOUTS = frozenset({"rollouts.jsonl"})
 # Kinds that take a minute at most and go to the queue of such, whatever else is asked for: they
 # must not wait for the training that they are about.
 SHORT = frozenset({"check", "probe"})
+# Kinds that leave no more than a report, which a project over its quota of disk space may launch.
+KEEP_LITTLE = SHORT | {"push"}
 
 
 def run_inputs(run: Run) -> dict[str, Input]:
@@ -298,6 +303,8 @@ def inputs_check(
                 field=f"inputs.{need.roles[0]}",
             )
     _check_apart(kind, inputs)
+    if kind == "check" and config.get("check") == "critic_fit":
+        _check_state(inputs)
 
 
 def _check_apart(kind: str, inputs: Mapping[str, Input]) -> None:
@@ -337,6 +344,45 @@ def approval_check(*, kind: str, inputs: Mapping[str, Input], override_reason: s
         code="reward_not_approved",
         field="override_reason",
     )
+
+
+def models_hold(models: Collection[str]) -> None:
+    """Keep these checkpoints from losing their files until the transaction ends. Raises `Conflict`
+    (files_removed) where one has lost them.
+
+    A foreign key is checked at the end of a transaction only, so it does not hold what it points at
+    before. Launches do not wait for each other: the lock is shared."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT step, files_removed_at FROM training_checkpoint WHERE id = ANY(%s) "
+            "ORDER BY id FOR KEY SHARE",
+            [list(models)],
+        )
+        for step, removed_at in cursor.fetchall():
+            if removed_at is not None:
+                raise _files_removed("inputs", step, removed_at)
+
+
+def _files_removed(field: str, step: int, at: datetime) -> Conflict:
+    return Conflict(
+        f"The files of the checkpoint of step {step:,} were removed on {at:%-d %B %Y}; choose "
+        "another one.",
+        code="files_removed",
+        field=field,
+    )
+
+
+def _check_state(inputs: Mapping[str, Input]) -> None:
+    """A check of the critic reads it from the trainer's state."""
+    given = inputs.get("policy")
+    model = _used(given) if given is not None else None
+    if isinstance(model, Checkpoint) and model.state_removed_at is not None:
+        raise Conflict(
+            f"The critic of step {model.step:,} was removed with the trainer's state on "
+            f"{model.state_removed_at:%-d %B %Y}.",
+            code="state_removed",
+            field="inputs.policy",
+        )
 
 
 def _a(kind: str) -> str:
@@ -406,6 +452,8 @@ def _check_model(field: str, role: str, given: Checkpoint | Run, allowed: Role) 
             field=field,
         )
     if isinstance(given, Checkpoint):
+        if given.files_removed_at is not None:
+            raise _files_removed(field, given.step, given.files_removed_at)
         if given.status == Checkpoint.Status.REJECTED:
             raise Conflict(
                 f"The checkpoint of step {given.step} was rejected.",

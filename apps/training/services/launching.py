@@ -9,21 +9,25 @@ from django.db import IntegrityError, transaction
 
 from apps.accounts.models import Project, User
 from apps.accounts.services import audit_record
-from apps.common.errors import DomainError, Unprocessable
+from apps.common.errors import Conflict, DomainError, Unprocessable
 from apps.common.json_limits import json_check, storable
+from apps.common.numbers import filesize
 from apps.labeling.selectors import settings_get
 from apps.snapshots.models import Snapshot
 from apps.training.models import Artifact, Checkpoint, Run, RunAttempt, RunInput
 from apps.training.selectors.estimates import Estimate, run_estimate
 from apps.training.selectors.queueing import nobody_runs_code, reward_functions
+from apps.training.selectors.space import space_used
 from apps.training.services.attempts import run_dispatch
 from apps.training.services.held_out import judge_check, prompts_check
 from apps.training.services.kinds import (
+    KEEP_LITTLE,
     KINDS,
     SHORT,
     Input,
     approval_check,
     inputs_check,
+    models_hold,
     reads_model,
     run_inputs,
 )
@@ -126,6 +130,7 @@ def run_launch(
         about=about,
     )
     context_check(run=row, inputs=inputs)
+    _check_space(project, kind)
     try:
         with transaction.atomic():
             return _store(row, inputs)
@@ -219,6 +224,7 @@ def reward_try(
 
 def _store(run: Run, inputs: Mapping[str, Input]) -> Run:
     run.save(force_insert=True)
+    models_hold([given.pk for given in inputs.values() if isinstance(given, Checkpoint)])
     for role, given in inputs.items():
         RunInput.objects.create(
             run=run,
@@ -257,6 +263,18 @@ def _check_votes(project: Project, votes: int | None) -> None:
             f"votes_each: must be at most {most}, the most votes that a comparison may get here",
             code="bad_config",
             field="config.votes_each",
+        )
+
+
+def _check_space(project: Project, kind: str) -> None:
+    """Of a launch alone: what has begun is never stopped by a quota, and may be resumed."""
+    space = space_used(project) if kind not in KEEP_LITTLE else None
+    if space is not None and space.is_full:
+        raise Conflict(
+            f"This project keeps {filesize(space.used)} of the {filesize(space.quota)} that its "
+            "quota of disk space allows, so nothing that keeps files is launched. Remove what is "
+            "not needed, or ask an admin of the project for more.",
+            code="space_quota_used",
         )
 
 

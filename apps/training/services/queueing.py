@@ -25,6 +25,12 @@ log = logging.getLogger(__name__)
 _ADMISSION = 0x636F6E636F7264  # the number of the advisory lock
 UP, DOWN, FIRST = "up", "down", "first"
 MOST_AT_ONCE = 1000
+# The limits of a project: their greatest numbers, and what they are.
+LIMITS = {
+    "runs_at_once": (MOST_AT_ONCE, "The quota"),
+    "space_bytes": (10**18, "The quota of disk space in bytes"),
+    "keep_days": (10_000, "The time for which intermediate files are kept, in days,"),
+}
 
 
 def runs_admit() -> int:
@@ -140,32 +146,31 @@ def run_move(*, run: Run, to: str, user: User | None = None) -> Run:
     return run
 
 
-def quota_set(
-    *, project: Project, runs_at_once: int | None, user: User | None = None
-) -> RunQuota | None:
-    """How many runs of the project may have a slot at once; None lifts the limit. Runs that
-    have begun continue, whatever the new quota is."""
-    if runs_at_once is not None and not 1 <= runs_at_once <= MOST_AT_ONCE:
-        raise DomainError(
-            f"The quota is a number from 1 to {MOST_AT_ONCE}, or blank for none.",
-            code="bad_quota",
-            field="runs_at_once",
-        )
-    with transaction.atomic():
-        row = None
-        if runs_at_once is None:
-            RunQuota.objects.filter(project=project).delete()
-        else:
-            row, _ = RunQuota.objects.update_or_create(
-                project=project, defaults={"runs_at_once": runs_at_once}
+def quota_set(*, project: Project, user: User | None = None, **limits: int | None) -> RunQuota:
+    """Set the limits that are given, of `LIMITS`; None lifts one, and others stay as they are. Runs
+    that have begun continue, whatever the new limits are. Raises `DomainError` naming the field."""
+    for name, value in limits.items():
+        most, what = LIMITS[name]
+        if value is not None and not 1 <= value <= most:
+            raise DomainError(
+                f"{what} is a whole number from 1 to {most:,}, or blank for none.",
+                code="bad_quota",
+                field=name,
             )
-        audit_record(
-            action="project.quota_set",
-            actor=user,
-            project=project,
-            subject=project.pk,
-            details={"runs_at_once": runs_at_once},
-        )
+    with transaction.atomic():
+        row, _ = RunQuota.objects.select_for_update().get_or_create(project=project)
+        changed = {name: value for name, value in limits.items() if getattr(row, name) != value}
+        if changed:
+            for name, value in changed.items():
+                setattr(row, name, value)
+            row.save(update_fields=[*changed, "updated_at"])
+            audit_record(
+                action="project.quota_set",
+                actor=user,
+                project=project,
+                subject=project.pk,
+                details=changed,
+            )
         after_commit(runs_admit)
     return row
 

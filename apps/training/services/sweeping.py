@@ -13,6 +13,7 @@ from apps.training.models import Run, RunAttempt
 from apps.training.services.attempts import run_dispatch, run_end, run_fail_or_retry, run_locked
 from apps.training.services.commands import command_deliver
 from apps.training.services.housekeeping import folders_delete
+from apps.training.services.intermediates import intermediates_expire
 from apps.training.services.queueing import log, run_send, runs_admit
 from apps.training.services.receiving import ends_parked, parked_apply, spool_import_stored
 from workers.artifacts import StoreUnreachable
@@ -33,10 +34,18 @@ def runs_sweep() -> Counter[str]:
         log.exception("applying parked events")
         done["error"] += 1
     try:
+        if expired := intermediates_expire():
+            done["expired"] += expired
+    except StoreUnreachable as error:
+        log.warning("retention waits for the store: %s", error)
+    except Exception:
+        log.exception("removing intermediate files by retention")
+        done["error"] += 1
+    try:
         if deleted := folders_delete():
             done["deleted"] += deleted
     except Exception:
-        log.exception("deleting the files of deleted runs")
+        log.exception("deleting files that nothing needs")
         done["error"] += 1
     for run_id in Run.objects.filter(state__in=Run.LIVE_STATES).values_list("pk", flat=True):
         try:

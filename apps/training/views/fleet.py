@@ -39,7 +39,7 @@ def quota(request: Request) -> HttpResponse:
             field="runs_at_once",
         )
     limit = form.cleaned_data["runs_at_once"]
-    services.quota_set(project=request.project, runs_at_once=limit, user=request.user)
+    services.quota_set(project=request.project, user=request.user, runs_at_once=limit)
     words = f"at most {limit} at once" if limit else "as many as there are slots"
     messages.success(request, f"Runs of this project: {words}.")
     return redirect("training:fleet", request.project.slug)

@@ -21,6 +21,7 @@ from apps.training.models import Run
 from apps.training.screens import charts, checks, repeat, rollback, samples
 from apps.training.screens.run_table import MOST_SORTED, RunTable
 from apps.training.selectors import pages
+from apps.training.selectors.intermediates import removal_of, resume_lost
 from apps.training.selectors.queueing import queue_words, why_it_waits
 from apps.training.services.held_out import judge_people
 from apps.training.services.kinds import POLICIES
@@ -151,6 +152,8 @@ def header(run: Run) -> dict[str, Any]:
     fired = pages.alerts_of(run)
     attempt = run.attempts.order_by("-number").first()
     imported = run.kind == Run.Kind.IMPORTED
+    ended_early = run.state in (Run.State.FAILED, Run.State.CANCELLED) and not imported
+    lost = resume_lost(run) if ended_early else None
     return {
         "run": run,
         "tone": display.TONES[run.state],
@@ -169,7 +172,8 @@ def header(run: Run) -> dict[str, Any]:
         "open_alerts": [a for a in fired if a.acknowledged_at is None and a.severity != "info"],
         "may_stop": run.state == Run.State.RUNNING and not imported,
         "may_cancel": run.is_live and run.command != "cancel" and not imported,
-        "may_resume": run.state in (Run.State.FAILED, Run.State.CANCELLED) and not imported,
+        "may_resume": ended_early and lost is None,
+        "resume_lost": lost,
         "may_clone": run.kind in dict(KINDS),
         "stopped_on_purpose": run.fault == "guard" or run.failure_kind.startswith(PREFLIGHT),
         "may_roll_back": not run.is_live and run.kind in ROLLED_BACK,
@@ -188,6 +192,7 @@ def _overview(request: Request, run: Run) -> dict[str, Any]:
         "judge_people": judge_people(run),
         "checkpoints": kept,
         "superseded": len(selectors.checkpoints(run)) - len(kept),
+        "removal": removal_of(run),
         "failure": failure_of(run, pages.alerts_of(run)),
         "rollback_offer": rollback.rollback_offer(run),
         "key": secrets.token_urlsafe(16),

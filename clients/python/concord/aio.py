@@ -405,9 +405,19 @@ class AsyncClient:
         }
         return await self._transport.send(operations.estimate(project, body))
 
-    async def space(self, project: str) -> types.Space:
-        """What the project's runs and datasets keep in the artifact store, the largest first."""
-        return await self._transport.send(operations.space(project))
+    async def space(self, project: str, *, measure: bool = False) -> types.Space:
+        """What the project's runs and datasets keep in the artifact store, the largest first.
+        Folders were measured ten minutes ago at most; with `measure` they are now."""
+        return await self._transport.send(operations.space(project, measure=measure))
+
+    async def set_limits(self, project: str, **limits: int | None) -> types.Limits:
+        """Quotas and retention of a project that you administer: runs_at_once, space_bytes,
+        keep_days. What is left out stays; None lifts a limit."""
+        return await self._transport.send(operations.limits_set(project, limits))
+
+    async def remove_intermediates(self, project: str, run: str) -> types.Intermediates:
+        """Remove the intermediate checkpoints and the trainer state of an ended run, for good."""
+        return await self._transport.send(operations.remove_intermediates(project, run))
 
     async def run(self, project: str, run: str) -> types.RunDetail:
         """One run by its id, with its checkpoints."""

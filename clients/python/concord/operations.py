@@ -294,8 +294,20 @@ def estimate(project: str, body: Mapping[str, Any]) -> Operation[types.Estimate]
     return Operation("POST", template, types.Estimate.read, {"slug": project}, body=body)
 
 
-def space(project: str) -> Operation[types.Space]:
-    return Operation("GET", "/projects/{slug}/space", types.Space.read, {"slug": project})
+def space(project: str, *, measure: bool = False) -> Operation[types.Space]:
+    query = {"measure": "true"} if measure else {}
+    template = "/projects/{slug}/space"
+    return Operation("GET", template, types.Space.read, {"slug": project}, query=query)
+
+
+def limits_set(project: str, changes: Mapping[str, int | None]) -> Operation[types.Limits]:
+    template = "/projects/{slug}/limits"
+    return Operation("PATCH", template, types.Limits.read, {"slug": project}, body=changes)
+
+
+def remove_intermediates(project: str, run_id: str) -> Operation[types.Intermediates]:
+    names = {"slug": project, "run_id": run_id}
+    return Operation("POST", RUN + "/remove-intermediates", types.Intermediates.read, names)
 
 
 def run(project: str, run_id: str) -> Operation[types.RunDetail]:

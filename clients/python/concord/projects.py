@@ -275,6 +275,10 @@ class Run(Group):
         self.record = self._do(self._client.resume(self._slug, self.id))
         return self
 
+    def remove_intermediates(self) -> types.Intermediates:
+        """Remove its intermediate checkpoints and trainer state, for good; once it has ended."""
+        return self._do(self._client.remove_intermediates(self._slug, self.id))
+
 
 # What a run reads: a dataset, a model, the final model of a run, or "snapshot:ID" and so on.
 Input = types.Dataset | types.Model | types.RunCheckpoint | types.Run | Run | str
@@ -337,9 +341,13 @@ class Runs(Group):
             self._client.estimate(self._slug, kind, inputs=named, config=config, **more)
         )
 
-    def space(self) -> types.Space:
+    def space(self, *, measure: bool = False) -> types.Space:
         """What runs and datasets keep in the artifact store; see `AsyncClient.space`."""
-        return self._do(self._client.space(self._slug))
+        return self._do(self._client.space(self._slug, measure=measure))
+
+    def set_limits(self, **limits: int | None) -> types.Limits:
+        """Quotas and retention; see `AsyncClient.set_limits`."""
+        return self._do(self._client.set_limits(self._slug, **limits))
 
 
 @dataclass(frozen=True)

@@ -540,7 +540,8 @@ class Estimate(Answered):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpaceLine(Answered):
     """Bytes of a run or a dataset (of). rest: what is in its folder besides, None where the store
-    is not on the server's disk."""
+    is not on the server's disk. frees: what intermediate checkpoints and trainer states of an
+    ended run take, which go at frees_at by the project's rule; not frees_whole: without states."""
 
     id: str
     name: str
@@ -553,6 +554,9 @@ class SpaceLine(Answered):
     data: int
     rest: int | None
     total: int
+    frees: int | None
+    frees_whole: bool
+    frees_at: datetime | None = field(metadata=_MOMENT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -565,7 +569,28 @@ class Space(Answered):
     rest: int | None
     total: int
     free: int | None
+    measured_at: datetime | None = field(metadata=_MOMENT)
+    quota: int | None
+    keep_days: int | None
     lines: tuple[SpaceLine, ...] = field(metadata=_each(SpaceLine))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits(Answered):
+    """Of a project; None is no limit."""
+
+    runs_at_once: int | None
+    space_bytes: int | None
+    keep_days: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intermediates(Answered):
+    """What was removed of a run: checkpoints (models), trainer states of others, bytes (size)."""
+
+    models: int
+    states: int
+    size: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -581,6 +606,8 @@ class RunCheckpoint(Answered):
     sha256: str
     size_bytes: int
     metrics: Mapping[str, Any]
+    files_removed_at: datetime | None = field(metadata=_MOMENT)
+    state_removed_at: datetime | None = field(metadata=_MOMENT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
