@@ -450,7 +450,7 @@ def _live(project: Project) -> list[LiveRun]:
 
 def _models(project: Project) -> list[NewModel]:
     rows = (
-        Checkpoint.objects.filter(project=project)
+        Checkpoint.objects.filter(project=project, files_removed_at=None)
         .exclude(tags=[])
         .exclude(status__in=(Checkpoint.Status.REJECTED, Checkpoint.Status.RETIRED))
         .select_related("run")

@@ -36,7 +36,7 @@ _SETTINGS = ("eval_prompts", "max_new_tokens", "max_seconds")
 def model_choices(project: Project, kinds: frozenset[str]) -> list[tuple[str, str]]:
     """Checkpoints that may be in service, approved ones first, then the newest."""
     rows = (
-        Checkpoint.objects.filter(project=project, run__kind__in=kinds)
+        Checkpoint.objects.filter(project=project, run__kind__in=kinds, files_removed_at=None)
         .exclude(tags=[])
         .exclude(status__in=[Checkpoint.Status.REJECTED, Checkpoint.Status.RETIRED])
         .select_related("run")

@@ -1,7 +1,8 @@
-"""What takes the space: sizes as they lie on the disk, by page, CSV, API and client."""
+"""What takes the space: sizes as they lie on the disk, by page, CSV, API and client; the quota."""
 
 import csv
 import io
+import json
 import os
 import subprocess
 from collections.abc import Callable
@@ -11,13 +12,15 @@ import pytest
 from django.test import Client
 from pytest_django.fixtures import Settings
 
-from apps.accounts.models import Project, User
+from apps.accounts.models import AuditEvent, Project, User
 from apps.snapshots.models import Snapshot
 from apps.training import services
-from apps.training.models import Artifact, Checkpoint, Run
+from apps.training.models import Artifact, Checkpoint, FolderDeletion, Run, RunQuota
 from apps.training.selectors.space import SpaceLine, project_space
 from concord import types
 from tests.training.conftest import FakeWire
+from tests.training.reports import report
+from workers.contract import Failed, Opened
 
 pytestmark = pytest.mark.django_db
 
@@ -169,7 +172,153 @@ def test_page_csv_and_api_list_the_largest_first_and_nothing_of_others(
     assert [line.id for line in read.lines] == [large.pk, small.pk]
     assert read.total == read.models == 7_002_000
     assert read.extra == {}
+    assert all(line.extra == {} for line in read.lines)
     assert read.free
     assert client.get("/api/v1/projects/other/space").status_code == 404
     assert client.get("/p/other/space/").status_code == 404
     assert client.get("/p/other/space/space.csv").status_code == 404
+
+
+def test_folders_are_measured_once_in_ten_minutes_and_on_demand(
+    project: Project, runs: Callable[..., Run], artifacts: Path, client: Client, emil: User
+) -> None:
+    run = runs("one")
+    log = written(artifacts / "runs" / run.pk / "events.jsonl", 100)
+    assert line_of(project, run).rest == 100
+    log.write_bytes(b"x" * 250)
+    assert line_of(project, run).rest == 100
+    first = project_space(project).measured_at
+    found = project_space(project, measure=True)
+    assert [line.rest for line in found.lines] == [250]
+    assert first is not None
+    assert found.measured_at is not None
+    assert found.measured_at > first
+    client.force_login(emil)
+    assert "measure=now" in client.get(f"/p/{project.slug}/space/").content.decode()
+    log.write_bytes(b"x" * 400)
+    asked = client.get(f"/api/v1/projects/{project.slug}/space?measure=true").json()
+    assert types.Space.read(asked).rest == 400
+
+
+def test_a_folder_that_was_deleted_is_measured_again(
+    project: Project, runs: Callable[..., Run], artifacts: Path
+) -> None:
+    run = runs("one")
+    written(artifacts / "runs" / run.pk / "attempt-1" / "x" / "weights", 100)
+    assert line_of(project, run).rest == 100
+    FolderDeletion.objects.create(folder=f"runs/{run.pk}/attempt-1/x")
+    services.runs_sweep()
+    assert line_of(project, run).rest == 0
+
+
+# The quota.
+
+
+@pytest.fixture
+def full(project: Project, runs: Callable[..., Run], artifacts: Path) -> Run:
+    """A project that keeps 2.0 kB of a quota of 2.0 kB."""
+    run = runs("large")
+    model_of(run, 2_000)
+    services.quota_set(project=project, space_bytes=2_000)
+    return run
+
+
+def test_over_its_quota_a_project_launches_nothing_that_keeps_files_by_form_or_api(
+    project: Project, full: Run, client: Client, emil: User, wire: FakeWire
+) -> None:
+    client.force_login(emil)
+    logged = AuditEvent.objects.count()
+    sent = {"kind": "drill", "name": "one more", "config": {"steps": 3}, "seeds": 2}
+    runs = f"/api/v1/projects/{project.slug}/runs"
+    answer = client.post(runs, json.dumps(sent), content_type="application/json")
+    assert (answer.status_code, answer.json()["code"]) == (409, "space_quota_used")
+    assert "2.0 kB of the 2.0 kB" in answer.json()["message"]
+    address = f"/p/{project.slug}/runs/new/drill/"
+    form = client.get(address).context["form"]
+    filled = {name: form[name].value() for name in form.fields}
+    filled = {
+        name: value for name, value in filled.items() if value is not None and value is not False
+    }
+    page = client.post(address, filled)
+    assert page.status_code == 422
+    assert page.context["form"].non_field_errors()
+    assert f"/p/{project.slug}/space/" in page.content.decode()
+    assert Run.objects.count() == 1
+    assert AuditEvent.objects.count() == logged
+    services.quota_set(project=project, space_bytes=2_001)
+    assert client.post(address, filled).status_code == 302
+
+
+def test_over_its_quota_checks_go_on_and_so_does_what_has_begun(
+    project: Project, full: Run, wire: FakeWire
+) -> None:
+    answers = [{"prompt": "Why?", "response": "Because."}]
+    reward = {"type": "token_count"}
+    check = services.reward_try(project=project, reward=reward, answers=answers, inputs={})
+    assert check.kind == "check"
+    report(full, Opened(), Failed("killed", "machine", "It is gone.", retryable=True))
+    assert (full.state, full.attempt) == ("queued", 2)
+    report(full, Failed("broken", "data", "It is broken."), attempt=2)
+    assert services.run_resume(run=full).attempt == 3
+
+
+def test_another_projects_files_do_not_count(
+    project: Project, full: Run, runs: Callable[..., Run]
+) -> None:
+    other = Project.objects.create(name="Other", slug="other")
+    services.quota_set(project=other, space_bytes=10)
+    assert runs("theirs", other).attempt == 1
+
+
+def test_an_admin_sets_the_limits_by_page_and_api_and_the_log_says_so(
+    project: Project, client: Client, emil: User, ada: User, artifacts: Path
+) -> None:
+    page, api = f"/p/{project.slug}/space/limits/", f"/api/v1/projects/{project.slug}/limits"
+    client.force_login(emil)
+    assert client.post(page, {"space_gb": "1"}).status_code == 403
+    assert client.patch(api, "{}", content_type="application/json").status_code == 403
+    client.force_login(ada)
+    assert client.post(page, {"space_gb": "1.5", "keep_days": "30"}).status_code == 302
+    row = RunQuota.objects.get(project=project)
+    assert (row.runs_at_once, row.space_bytes, row.keep_days) == (None, 1_500_000_000, 30)
+    refused = client.post(page, {"space_gb": "-1", "keep_days": "many"})
+    assert refused.status_code == 422
+    assert refused.context["limits_form"].errors.keys() == {"space_gb", "keep_days"}
+    shown = client.get(f"/p/{project.slug}/space/").context["limits_form"]
+    assert (shown["space_gb"].value(), shown["keep_days"].value()) == ("1.5", 30)
+    sent = json.dumps({"space_bytes": None, "runs_at_once": 2})
+    answer = client.patch(api, sent, content_type="application/json").json()
+    assert answer == {"runs_at_once": 2, "space_bytes": None, "keep_days": 30}
+    for field in ("space_bytes", "keep_days", "runs_at_once"):
+        wrong = client.patch(api, json.dumps({field: 0}), content_type="application/json")
+        assert (wrong.status_code, wrong.json()["field"]) == (400, field)
+    logged = AuditEvent.objects.filter(action="project.quota_set").order_by("pk")
+    assert [event.details for event in logged] == [
+        {"space_bytes": 1_500_000_000, "keep_days": 30},
+        {"space_bytes": None, "runs_at_once": 2},
+    ]
+    said = client.get(f"/p/{project.slug}/audit-log/").content.decode()
+    assert "the quota of disk space in bytes to 1,500,000,000" in said
+
+
+@pytest.mark.parametrize(("used", "percent"), [(900, 0), (910, 91), (1_500, 150)])
+def test_the_overview_tells_engineers_and_admins_above_ninety_percent(
+    project: Project,
+    runs: Callable[..., Run],
+    client: Client,
+    emil: User,
+    rita: User,
+    used: int,
+    percent: int,
+) -> None:
+    model_of(runs("one"), used)
+    services.quota_set(project=project, space_bytes=1_000)
+    api = f"/api/v1/projects/{project.slug}/overview"
+    client.force_login(emil)
+    needs = {one["key"]: one for one in client.get(api).json()["needs"]}
+    assert needs.get("space", {"n": 0})["n"] == percent
+    if percent:
+        assert needs["space"]["words"] == f"{percent} % of the quota of disk space is used"
+        assert needs["space"]["url"] == f"/p/{project.slug}/space/"
+    client.force_login(rita)
+    assert "space" not in {one["key"] for one in client.get(api).json()["needs"]}

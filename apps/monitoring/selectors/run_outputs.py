@@ -86,6 +86,7 @@ class RunOutputs:
             row
             for row in checkpoints(self.run)
             if row.tags
+            and row.files_removed_at is None
             and row.status != Checkpoint.Status.REJECTED
             and not (broken and "failed" in row.tags)
         ]
@@ -202,6 +203,8 @@ class RunOutputs:
         if self.run.kind != Run.Kind.PPO:
             raise _missing("run", f"A {self.run.get_kind_display()} run has no critic.")
         model = self._model()
+        if model.state_removed_at is not None:
+            raise _missing("policy", "The critic was removed with the trainer's state of the run.")
         told = self.points(_REPORTED["critic_fit"])
         before = [step for step in told if step <= model.step]
         return CheckPlan(
