@@ -17,7 +17,7 @@ from workers.config.policy import OptimisedSettings
 from workers.context import RunContext
 from workers.contract.events import Histogram
 from workers.data.snapshot import read_demonstrations
-from workers.rl.masked import RunningMoments
+from workers.rl.losses import RunningMoments
 
 # Whether answers repeat long stretches of the demonstrations word for word.
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from apps.accounts.models import AuditEvent, Project, User
@@ -614,3 +615,29 @@ def test_a_policy_is_not_its_own_baseline(
         with pytest.raises(DomainError) as error:
             launch(kind="evaluate", inputs=given | {"sft": same})
         assert (error.value.code, error.value.field) == ("same_input", "inputs.sft")
+
+
+def test_rewards_are_read_in_the_format_that_their_assessment_found_alike(
+    project: Project, launch: Callable, snapshot_make: Callable
+) -> None:
+    reward, judge = model(project, "reward"), model(project, "reward")
+    given = {"prompts": snapshot_make("prompts"), "sft": model(project, "sft")}
+    given |= {"reward": reward, "judge": judge}
+    config = {"preset": "careful", "reward_precision": "bfloat16"}
+    why = {"kind": "ppo", "override_reason": "a test"}
+    launching = partial(launch, **why, inputs=given, config=config)
+    for checkpoint, noun in ((reward, "reward model"), (judge, "judge")):
+        with pytest.raises(DomainError, match=f"of the {noun} has found") as error:
+            launching()
+        assert error.value.code == "precision_not_assessed"
+        assert error.value.field == "config.reward_precision"
+        for precisions in (["bfloat16"], ["int8"], ["bfloat16", "int8"]):  # the newest counts
+            run = model(project, "reward").run
+            Run.objects.filter(pk=run.pk).update(
+                kind="assess", ended_at=timezone.now(), summary={"precisions": precisions}
+            )
+            RunInput.objects.create(run=run, role="reward", checkpoint=checkpoint)
+            if precisions == ["int8"]:
+                with pytest.raises(DomainError, match=f"of the {noun} has found"):
+                    launching()
+    assert launching().config["reward_precision"] == "bfloat16"

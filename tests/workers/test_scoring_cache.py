@@ -11,11 +11,12 @@ import torch
 
 from tests.workers.recipes.language import WORDS, tiny_gpt2, tiny_llama, user, word_tokenizer
 from tests.workers.scored import emptied
+from workers.contract.jobs import BFLOAT16, FLOAT16, INT8
 from workers.data.batches import Encoded, encode_pair
 from workers.models.loading import freeze, load_scorer, save_model
 from workers.rewards.build import load_reward
 from workers.rewards.cache import Hits, Remembered, ScoreCache, cache_of, score_key
-from workers.rewards.model import BFLOAT16, FLOAT16, INT8, IntegerLinear, lower, quantise
+from workers.rewards.model import IntegerLinear, lower, quantise
 from workers.scoring import scorer
 from workers.scoring.scorer import PrecisionGate
 from workers.trainers.sft import train_tokenizer

@@ -45,9 +45,18 @@ def publish(
     path.write_text(json.dumps(report, indent=1, ensure_ascii=False, allow_nan=False), "utf-8")
     context.save_artifact(path, media_type="application/json")
     _publish_outputs(context, material)
-    found = summary(findings)
     context.metrics(1, points(findings))
-    return {"step": 1, **found}
+    return {"step": 1, **summary(findings), "precisions": _precisions(findings)}
+
+
+def _precisions(findings: Sequence[Finding]) -> list[str]:
+    """Number formats in which the model was seen to order answers as in float32."""
+    return [
+        name
+        for finding in findings
+        if finding.line == "precision"
+        for name in finding.facts.get("alike", ())
+    ]
 
 
 def summary(findings: Sequence[Finding]) -> dict[str, Any]:

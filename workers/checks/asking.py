@@ -21,7 +21,7 @@ from workers.models.loading import freeze, load_causal, load_tokenizer, stop_ids
 from workers.ppo.setup import Prompts, read_evaluation_prompts
 from workers.rewards.build import build_reward
 from workers.rewards.source import RewardSource
-from workers.rl.masked import masked_sum
+from workers.rl.losses import masked_sum
 from workers.rollouts.local import Responses, Sampling, derive_seed, generate
 
 BATCH = 32  # as in workers.rollouts.drawing: each batch draws from its own derived seed

@@ -22,7 +22,7 @@ from workers.contract.numbers import plain
 from workers.ppo.model import CRITIC_FILE, VALUE_HEAD_FILE, ActorCritic, critic_of
 from workers.preflight.critic import DEAD, FixedRollout, critic_finding, fit_critic
 from workers.preflight.findings import BLOCK, OK, WARN, critic_parts
-from workers.rl.masked import RunningMoments
+from workers.rl.losses import RunningMoments
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

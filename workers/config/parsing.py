@@ -27,6 +27,7 @@ class Section(StrEnum):
     """The heading under which a form shows a field, in the order of the page."""
 
     MODEL = "Model"
+    MEMORY = "Precision and memory"
     DATA = "Data"
     ROLLOUTS = "Rollouts"
     PEOPLE = "People"

@@ -6,7 +6,9 @@ from typing import Any
 
 from workers.config.parsing import Section, option
 from workers.config.phrases import phrase_name
+from workers.config.precision import PrecisionSettings
 from workers.config.rewards import reward_errors
+from workers.contract.jobs import BFLOAT16, FLOAT32, INT8
 
 # Fields of every recipe that optimises a policy against a reward: `ppo` and `grpo`.
 
@@ -14,7 +16,7 @@ LONGEST_PHRASE = 60  # characters, as the end of a metric's name
 
 
 @dataclass(frozen=True, kw_only=True)
-class OptimisedSettings:
+class OptimisedSettings(PrecisionSettings):
     """What is drawn, rewarded, watched and kept, however the policy learns from it."""
 
     # policy
@@ -74,6 +76,13 @@ class OptimisedSettings:
     )
     reward_batch_size: int = option(
         64, "Texts scored at once.", unit="texts", minimum=1, maximum=1024, section=Section.REWARD
+    )
+    reward_precision: str = option(
+        "float32",
+        "Number format in which reward model and judge read answers. Another than float32 needs an "
+        "assessment of each that found it to order answers alike (its page says so).",
+        choices=(FLOAT32, BFLOAT16, INT8),
+        section=Section.REWARD,
     )
     baseline_answers: int = option(
         4,
@@ -186,7 +195,7 @@ class OptimisedSettings:
     )
 
     def check(self) -> list[str]:
-        return reward_errors(self.reward) + _phrase_errors(self)
+        return super().check() + reward_errors(self.reward) + _phrase_errors(self)
 
 
 def _phrase_errors(settings: OptimisedSettings) -> list[str]:
@@ -506,6 +515,8 @@ class PPOSettings(OptimisedSettings):
         errors = []
         if self.rollout_lag and not self.rollout_workers:
             errors.append("rollout_lag: 1 needs rollout_workers, or nobody draws meanwhile")
+        if self.base_4bit and self.rollout_workers:
+            errors.append("base_4bit: rollout_workers hold the policy in float32; set them to 0")
         if self.rollout_max_age and not self.rollout_lag:
             errors.append("rollout_max_age: is for rollout_lag 1; nothing is older without it")
         if self.kl_coef == 0 and not self.force_zero_kl:

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from workers.config.parsing import Section, option
+from workers.config.precision import PrecisionSettings
 
 # Fields that every training recipe has.
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingSettings:
+class TrainingSettings(PrecisionSettings):
     """Optimisation, schedule, bookkeeping. A step is one optimizer step."""
 
     learning_rate: float = option(
@@ -248,7 +249,7 @@ class SFTSettings(AdaptedSettings):
     )
 
     def check(self) -> list[str]:
-        errors = []
+        errors = super().check()
         if self.base_width % (2 * self.base_heads):
             errors.append("base_width: must be a multiple of twice base_heads (rotary positions)")
         return errors
@@ -434,7 +435,9 @@ class RewardSettings(TrainingSettings):
     )
 
     def check(self) -> list[str]:
-        errors = ["folds: 1 is no cross-validation; 0 or at least 2"] if self.folds == 1 else []
+        errors = super().check()
+        if self.folds == 1:
+            errors.append("folds: 1 is no cross-validation; 0 or at least 2")
         if self.head_only and self.lora_rank:
             errors.append("head_only: adapters (lora_rank) would train the body; choose one")
         return errors
@@ -539,7 +542,7 @@ class DPOSettings(SampledSettings):
     )
 
     def check(self) -> list[str]:
-        errors = []
+        errors = super().check()
         if self.loss_type == "exo_pair" and not self.label_smoothing:
             errors.append("label_smoothing: exo_pair needs one over 0; its paper recommends 0.001")
         if self.label_smoothing and self.loss_type not in _SMOOTHED:
@@ -604,9 +607,10 @@ class KTOSettings(SampledSettings):
     )
 
     def check(self) -> list[str]:
+        errors = super().check()
         if self.loss_type == "kto" and self.batch_size < 2:
-            return [
+            errors.append(
                 "batch_size: kto reads each answer behind another prompt of its step too, so a "
                 "step needs at least 2 answers"
-            ]
-        return []
+            )
+        return errors

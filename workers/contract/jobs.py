@@ -28,6 +28,10 @@ from workers.contract.wire import (
 # Whatever the layout, `batch_size` is the batch of the whole job and a run's steps are the same.
 
 ONE, DATA, FSDP, ZERO2, ZERO3 = "one", "data", "fsdp", "zero2", "zero3"
+WHOLE_WEIGHTS = (ONE, DATA)  # on every rank, and its optimizer too
+# Number formats in which a reward model reads.
+FLOAT32, BFLOAT16, FLOAT16, INT8 = "float32", "bfloat16", "float16", "int8"
+PRECISIONS = (FLOAT32, BFLOAT16, FLOAT16, INT8)
 PLAIN, TORCHRUN, ACCELERATE = "plain", "torchrun", "accelerate"
 
 

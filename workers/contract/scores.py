@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workers.contract.channel import Channel, from_json
+from workers.contract.jobs import PRECISIONS
 from workers.contract.wire import ContractError, build
 
 STREAM = "concord:score:requests"
@@ -26,7 +27,6 @@ MAX_WAITING = 500  # requests; with MAX_CHARACTERS this bounds what Redis must h
 MAX_ITEMS = 256
 MAX_CHARACTERS = 400_000  # of a whole request
 MAX_ITEM_CHARACTERS = 100_000
-PRECISIONS = ("float32", "bfloat16", "float16", "int8")
 
 # KEYS stream, asked; ARGV most waiting, seconds, what was asked, id, request.
 # 1 taken, 0 too many wait already.

@@ -20,8 +20,7 @@ from workers.ppo.distributed import by_first
 from workers.ppo.evaluation import Baseline
 from workers.rewards.model import threshold_of
 from workers.rewards.source import RewardSource, Scores
-from workers.rl.losses import kl_k1, kl_k3
-from workers.rl.masked import masked_sum
+from workers.rl.losses import kl_k1, kl_k3, masked_sum
 
 # What a step's answers are worth: the function that TRL asks, and what it remembers of them.
 

@@ -48,7 +48,7 @@ from workers.models.forward import LOGITS_CHUNK, Reference, score_responses
 from workers.models.loading import stop_ids
 from workers.models.lora import body_of
 from workers.ppo.evaluation import Baseline
-from workers.rl.masked import masked_sum
+from workers.rl.losses import masked_sum
 from workers.rollouts.drawing import PromptOrder
 from workers.rollouts.local import Sampling, derive_seed, generate
 from workers.trainers.trainer_bridge import BelowTRL, OverTRL, alone

@@ -4,12 +4,16 @@ The recipes pass these themselves, so that `torchrun` alone starts any layout, a
 launch` is told beside them (the shipped configurations of this folder) is the same.
 """
 
+import importlib.util
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from workers.contract.events import Fault, RecipeError
-from workers.contract.jobs import FSDP, ONE, ZERO2, ZERO3, JobSpec
+from workers.contract.jobs import FSDP, ONE, WHOLE_WEIGHTS, ZERO2, ZERO3, JobSpec
+
+if TYPE_CHECKING:
+    from workers.config.precision import PrecisionSettings
 
 # The shipped configurations: `<layout>.yaml` is what `accelerate launch --config_file` reads,
 # `<layout>.json` is DeepSpeed's own configuration, which the YAML names. So a run that `torchrun`
@@ -77,12 +81,15 @@ def without_compiling() -> None:
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
 
 
-# What does not go with a layout, said before anything is trained.
+# What does not go with a layout, or with this machine, said before anything is trained.
 
 
 def check_layout(spec: JobSpec, settings: Any) -> None:
-    """Raises `RecipeError` (bad_config) naming the fields that do not go together."""
+    """Raises `RecipeError` (bad_config) naming the fields that do not go together, or that need
+    what this machine lacks."""
     problem = _problem(spec, settings)
+    if problem is None and hasattr(settings, "frozen_weights"):
+        problem = _precision_problem(spec, settings)
     if problem is not None:
         raise RecipeError("bad_config", Fault.CONFIGURATION, problem)
 
@@ -102,3 +109,26 @@ def _problem(spec: JobSpec, settings: Any) -> str | None:
             "recomputed; use the layout 'fsdp', or switch one of the two off"
         )
     return None
+
+
+def _precision_problem(spec: JobSpec, settings: "PrecisionSettings") -> str | None:
+    splits = spec.layout not in WHOLE_WEIGHTS
+    apart = f"the layout '{spec.layout}' splits weights; use the layout 'one' or 'data'"
+    if splits and settings.frozen_weights == "bfloat16":
+        return f"frozen_weights: all must be of one format, for {apart}"
+    for name in ("base_4bit", "optimizer"):
+        if getattr(settings, name) in (False, "adamw"):
+            continue
+        if splits:
+            return f"{name}: {apart}"
+        if not _installed("bitsandbytes"):
+            return f"{name}: needs bitsandbytes on the worker; install the extra `quant` there"
+    if settings.liger and not _installed("liger_kernel"):
+        return "liger: needs the package 'liger-kernel' on the worker, and a GPU"
+    if settings.attention == "flash_attention_2" and not _installed("flash_attn"):
+        return "attention: flash_attention_2 needs the package 'flash-attn' on the worker"
+    return None
+
+
+def _installed(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None

@@ -87,11 +87,13 @@ def _shared_critic(plan: Plan) -> Plan | None:
 
 
 def _eight_bit(plan: Plan) -> Plan | None:
-    return None if plan.optimizer == "adamw_8bit" else replace(plan, optimizer="adamw_8bit")
+    if plan.optimizer == "adamw_8bit" or plan.sharding != "none":
+        return None
+    return replace(plan, optimizer="adamw_8bit")
 
 
 def _half(plan: Plan) -> Plan | None:
-    """bfloat16 passes, and weights of frozen models in two bytes, on a device that has them."""
+    """bfloat16 passes, on a device that has them."""
     if plan.device == "cpu" or plan.precision == "bfloat16":
         return None
     return replace(plan, precision="bfloat16", models=tuple(_halved(held) for held in plan.models))
@@ -109,11 +111,43 @@ def _halved(held: Held) -> Held:
     return replace(held, shape=shape)
 
 
+def _narrow(plan: Plan) -> Plan | None:
+    """Weights that do not train in two bytes."""
+    return _kept(plan, lambda held: 2.0 if _is_frozen(held) else held.weight_bytes)
+
+
+def _four_bit(plan: Plan) -> Plan | None:
+    """The layers below adapters in 4 bits."""
+    return _kept(plan, lambda held: held.shape.four_bit_bytes if _has_base(held) else 4.0)
+
+
+def _kept(plan: Plan, wanted: Callable[[Held], float]) -> Plan | None:
+    """With so many bytes for a weight of each model, where that is fewer."""
+    if plan.sharding != "none":  # what is split is of one format
+        return None
+    models = tuple(
+        replace(held, weight_bytes=min(held.weight_bytes, wanted(held))) for held in plan.models
+    )
+    return None if models == plan.models else replace(plan, models=models)
+
+
+def _has_base(held: Held) -> bool:
+    return held.role == "policy" and held.shape.adapters > 0
+
+
+def _is_frozen(held: Held) -> bool:
+    """The model below adapters, or the reference; readers have a number format of their own."""
+    return held.role == "reference" or _has_base(held)
+
+
 def _sharded(sharding: str, devices: int) -> Callable[[Plan], Plan | None]:
     def change(plan: Plan) -> Plan | None:
         if plan.devices >= devices and plan.sharding == sharding:
             return None
-        return replace(plan, sharding=sharding, devices=devices)
+        wide = tuple(
+            replace(held, weight_bytes=4) if _is_frozen(held) else held for held in plan.models
+        )
+        return replace(plan, sharding=sharding, devices=devices, models=wide, optimizer="adamw")
 
     return change
 
@@ -151,8 +185,21 @@ CRITIC = Measure(
     fields=("critic",),
     change=_shared_critic,
 )
+FROZEN = Measure(
+    name="frozen_weights",
+    title="frozen weights in bfloat16",
+    fields=("frozen_weights",),
+    change=_narrow,
+)
 OPTIMIZER = Measure(
     name="adamw_8bit", title="8-bit optimizer", fields=("optimizer",), change=_eight_bit
+)
+
+FOUR_BIT = Measure(
+    name="base_4bit",
+    title="the layers below the adapters in 4 bits",
+    fields=("base_4bit",),
+    change=_four_bit,
 )
 
 
@@ -174,6 +221,8 @@ ALONE = (
     ADAPTERS,
     CRITIC,
     PRECISION,
+    FROZEN,
+    FOUR_BIT,
     OPTIMIZER,
     *(sharding(name, 2) for name in ("zero1", "zero2", "zero3", "fsdp")),
 )
@@ -196,19 +245,22 @@ def way_to_fit(found: Ledger, room: float) -> Way:
     """Measures that bring the peak under `room`, by as much as the estimate may be wrong.
 
     The cheapest first: the micro-batch down to one row, checkpointing, precision, sequences halved
-    up to twice, adapters, a shared critic, the 8-bit optimizer, then as many devices as it takes.
-    What turns out not to be needed is left out again, what changes the learning before what costs
-    time."""
+    up to twice, adapters, a shared critic, the 8-bit optimizer, 4 bits, then as many devices as it
+    takes. What turns out not to be needed is left out again, what changes the learning before what
+    costs time."""
     least = TIGHT * room
     order = (
         *(MICRO_BATCH,) * 12,
         CHECKPOINTING,
         PRECISION,
+        FROZEN,
         SEQUENCE,
         ADAPTERS,
+        FROZEN,
         CRITIC,
         SEQUENCE,
         OPTIMIZER,
+        FOUR_BIT,
         *(sharding("fsdp", devices) for devices in DEVICES),  # needs torch alone
     )
     taken: list[Measure] = []
@@ -223,7 +275,16 @@ def way_to_fit(found: Ledger, room: float) -> Way:
             plan = new
             taken.append(measure)
     if ledger(plan).peak <= least:
-        for measure in (SEQUENCE, SEQUENCE, CRITIC, ADAPTERS, OPTIMIZER, CHECKPOINTING, *taken):
+        for measure in (
+            FOUR_BIT,
+            SEQUENCE,
+            SEQUENCE,
+            CRITIC,
+            ADAPTERS,
+            OPTIMIZER,
+            CHECKPOINTING,
+            *taken,
+        ):
             if measure not in taken:
                 continue
             without = list(taken)

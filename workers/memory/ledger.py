@@ -48,6 +48,9 @@ class Kept:
         return self.per_length * length + self.per_token * tokens + self.per_pair * tokens * length
 
 
+FOUR_BITS = 0.516  # bytes of a weight: 4 bits, and 8.1 for the scale of 64
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelShape:
     """Counts of one model. `adapters` and `kept` are those of training at `lora_rank` (0: all
@@ -65,6 +68,12 @@ class ModelShape:
     dtype: str
     kept: Kept
 
+    @property
+    def four_bit_bytes(self) -> float:
+        """Of a weight, on average, with the layers in NF4 and the tables in float32."""
+        tables = self.vocabulary * self.hidden + self.output_parameters
+        return (FOUR_BITS * (self.parameters - tables) + 4 * tables) / self.parameters
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
@@ -73,7 +82,7 @@ class Held:
     role: str  # a key of ROLES
     shape: ModelShape
     trained: bool = False
-    weight_bytes: int = 4  # per parameter
+    weight_bytes: float = 4  # per parameter, on average
     copies: int = 1  # members of an ensemble
     adapted: ModelShape | None = None  # the shape with the adapters that could be proposed
     spare: bool = False  # the starting weights once more: with adapters they are not needed
@@ -200,8 +209,17 @@ def _states(plan: Plan) -> Iterator[Line]:
             part="weights",
             phase=RESIDENT,
             bytes=count * held.weight_bytes * share,
-            how=f"{count:,} parameters × {held.weight_bytes} B{_split(share)}",
+            how=f"{count:,} parameters × {held.weight_bytes:.3g} B{_split(share)}",
         )
+        if plan.precision == "float32" and held.weight_bytes < 4:
+            widest = shape.vocabulary * shape.hidden
+            yield Line(
+                role=held.role,
+                part="one matrix in float32",
+                phase=RESIDENT,
+                bytes=widest * 4,
+                how=f"{widest:,} parameters × 4 B, widened where it is used",
+            )
         if not held.trained:
             continue
         if shape.adapters:
@@ -305,7 +323,7 @@ def _update(plan: Plan) -> Iterator[Line]:
             how=f"{trained:,} trained parameters × {number} B{_split(share)}",
         )
         yield _activations(plan, held)
-        if plan.precision == "bfloat16" and held.weight_bytes == 4:
+        if plan.precision == "bfloat16" and held.weight_bytes >= 4:
             layers = held.shape.layers if plan.gradient_checkpointing else 1
             yield Line(
                 role=held.role,

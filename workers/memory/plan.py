@@ -16,7 +16,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, Pretrained
 from workers.context import RunContext
 from workers.memory.ledger import Held, Kept, ModelShape, Plan
 from workers.models.forward import LOGITS_CHUNK
-from workers.models.loading import disable_dropout
+from workers.models.loading import HALF, disable_dropout
 from workers.models.lora import attach_policy_lora
 from workers.rewards.ensemble import is_ensemble, read_layout
 
@@ -28,7 +28,7 @@ from workers.rewards.ensemble import is_ensemble, read_layout
 
 # A pass keeps a·T + b·B·T + c·B·T² bytes for B rows of T tokens: three passes tell a, b and c.
 _T = 32
-BYTES = {"float32": 4, "bfloat16": 2}
+BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "int8": 1}
 Run = Callable[[int, int], object]
 
 
@@ -329,12 +329,18 @@ def plan_of(
     def seen(config: PretrainedConfig, lora_rank: int = 0) -> ModelShape:
         return shape_of(config, lora_rank=lora_rank, dtype=precision, masked=masked)
 
+    def kept(config: PretrainedConfig) -> float:
+        """Bytes of a weight below adapters."""
+        if getattr(settings, "base_4bit", False):
+            return seen(config).four_bit_bytes
+        return _frozen_bytes(settings, device, config)
+
     models = [
         Held(
             role="policy",
             shape=seen(policy, rank),
             trained=True,
-            weight_bytes=weight_bytes,
+            weight_bytes=kept(policy) if rank else weight_bytes,
             adapted=None if rank else seen(policy, PROPOSED_RANK),
         )
     ]
@@ -342,17 +348,21 @@ def plan_of(
         held = seen(reference or policy)
         # Of the same weights as the start: adapters, once there are any, make it superfluous.
         spare = reference is None
-        models.append(Held(role="reference", shape=held, weight_bytes=weight_bytes, spare=spare))
+        own = _frozen_bytes(settings, device, reference or policy)
+        models.append(Held(role="reference", shape=held, weight_bytes=own, spare=spare))
     if getattr(settings, "critic", "") == "separate":
         models.append(
             Held(role="critic", shape=seen(policy), trained=True, weight_bytes=weight_bytes)
         )
+    reads = getattr(settings, "reward_precision", "float32")
     for role, (config, members) in (readers or {}).items():
-        models.append(Held(role=role, shape=frozen_shape(config, dtype="float32"), copies=members))
+        shape = frozen_shape(config, dtype="float32")
+        models.append(Held(role=role, shape=shape, weight_bytes=BYTES[reads], copies=members))
     plan = Plan(
         models=tuple(models),
         device=device,
         precision=precision,
+        optimizer=getattr(settings, "optimizer", "adamw"),
         gradient_checkpointing=_checkpointing(settings, device),
         value_head=kind == "ppo" and getattr(settings, "critic", "shared") == "shared",
         # On an accelerator the others' are made in pieces too.
@@ -435,6 +445,15 @@ def _precision(settings: Any, device: str) -> str:
     if command == "auto":
         return "bfloat16" if device == "cuda" else "float32"
     return command
+
+
+def _frozen_bytes(settings: Any, device: str, config: PretrainedConfig) -> int:
+    """Of a weight that does not train, as `workers.models.loading.Keep` keeps it."""
+    command = getattr(settings, "frozen_weights", "float32")
+    halved = (
+        config.dtype in HALF and device == "cuda" if command == "auto" else command != "float32"
+    )
+    return BYTES["bfloat16" if halved else "float32"]
 
 
 def _checkpointing(settings: Any, device: str) -> bool:

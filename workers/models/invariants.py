@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from workers.contract.events import Fault, RecipeError
 from workers.models.loading import shares_memory
-from workers.rl.masked import masked_mean
+from workers.rl.losses import masked_mean
 
 KL_AT_START = 1e-4  # nats per token, mean; two float32 forwards of one model differ by less
 ROUNDING = 1e-4  # of rewards and returns in single precision, relative

@@ -7,35 +7,226 @@ reached is the environment's business (`HF_HUB_OFFLINE`).
 import copy
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import safetensors.torch
 import torch
 import transformers
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.nn import functional
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
     AutoModelForSequenceClassification,
     AutoTokenizer,
+    BitsAndBytesConfig,
     GenerationConfig,
     PretrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.integrations.liger import apply_liger_kernel
+from transformers.pytorch_utils import Conv1D
 from transformers.utils import logging as hf_logging
 
 from workers import ranks
 from workers.contract.events import Fault, RecipeError
-from workers.contract.jobs import NOT_ALLOWED, allowed_folder, is_hub_id
+from workers.contract.jobs import NOT_ALLOWED, WHOLE_WEIGHTS, allowed_folder, is_hub_id
 from workers.data.batches import ENCODER_TEMPLATE, PLAIN_TEMPLATE
 from workers.layouts.gathered import size_of
+
+if TYPE_CHECKING:
+    from workers.config.precision import PrecisionSettings
 
 Model = TypeVar("Model", bound=nn.Module)
 
 hf_logging.disable_progress_bar()  # a run's log is read line by line
+
+
+# How weights are kept in memory while a run uses them, by the settings of a training.
+#
+# Kept in bfloat16, the matrices of linear layers and embeddings take two bytes a weight and are
+# widened where they are used, one layer at a time; norms and biases stay float32, and so does what
+# passes from layer to layer. So a model computes what it would in float32, to the bit where its
+# files hold bfloat16. Under autocast it is what a float32 model is under autocast, without the
+# copies that autocast makes of its weights.
+#
+# Kept in 4 bits they are rounded for good: NF4 with double quantisation. Source: Dettmers et al.
+# 2023, "QLoRA: Efficient Finetuning of Quantized LLMs"; bitsandbytes.
+
+HALF = (torch.bfloat16, torch.float16)
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """`frozen`: float32, bfloat16 or auto. `four_bit`: linear layers in NF4."""
+
+    frozen: str = "float32"
+    four_bit: bool = False
+    attention: str | None = None
+    liger: bool = False
+
+    def in_half(self, files: torch.dtype | None) -> bool:
+        """Whether matrices are kept in bfloat16 where the files hold `files`."""
+        if self.frozen == "auto":
+            return files in HALF and on_half_gpu()
+        return self.frozen == "bfloat16"
+
+    def of(self, model: PreTrainedModel) -> PreTrainedModel:
+        """A frozen model in float32, its matrices kept as they are to be, in place."""
+        return hold_in_half(model) if self.in_half(files_dtype(model)) else model
+
+
+WHOLE = Keep()
+
+
+def keep(settings: "PrecisionSettings", layout: str, *, trained: bool) -> Keep:
+    """How a model of a run under `layout` is kept: one whose weights train, or one that is frozen
+    or has adapters over it. Raises `RecipeError` for kernels that need a GPU, where none is."""
+    attention = None if settings.attention == "auto" else settings.attention
+    for name, asked in (
+        ("liger", settings.liger),
+        ("attention", attention == "flash_attention_2"),
+    ):
+        if asked and not torch.cuda.is_available():
+            told = f"{name}: this worker has no GPU, which these kernels need"
+            raise RecipeError("bad_config", Fault.CONFIGURATION, told)
+    if trained:
+        return Keep(attention=attention, liger=settings.liger)
+    return Keep(
+        # Weights that are split must all be of one format.
+        frozen=settings.frozen_weights if layout in WHOLE_WEIGHTS else "float32",
+        four_bit=settings.base_4bit,
+        attention=attention,
+        liger=settings.liger,
+    )
+
+
+def files_dtype(model: nn.Module) -> torch.dtype:
+    """The precision of the files that a model came from, in which it is saved."""
+    dtype: torch.dtype = vars(model).get("files_dtype", model.dtype)
+    return dtype
+
+
+def is_quantised(model: nn.Module) -> bool:
+    """Whether linear layers are in 4 bits."""
+    return bool(vars(model).get("is_quantized", False))
+
+
+def on_half_gpu() -> bool:
+    return torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+
+
+# Matrices in bfloat16.
+
+
+class _Widened(torch.autograd.Function):
+    """x·Wᵀ + b by a frozen W [out, in], or x·W + b by one of GPT-2's [in, out]: widened to x's
+    format, and again in the backward pass so that no wide copy waits for it."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, turned: bool) -> Tensor:
+        ctx.save_for_backward(weight)
+        ctx.turned = turned
+        wide = weight.to(x.dtype)
+        if not turned:
+            return functional.linear(x, wide, bias)
+        flat = x.reshape(-1, x.shape[-1])
+        return torch.addmm(cast("Tensor", bias), flat, wide).reshape(*x.shape[:-1], -1)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> tuple[Tensor, None, None, None]:
+        (weight,) = ctx.saved_tensors
+        (gradient,) = gradients
+        wide = weight.to(gradient.dtype)
+        return gradient @ (wide.t() if ctx.turned else wide), None, None, None
+
+
+def _narrow(module: nn.Module, x: Tensor) -> bool:
+    """Whether its weight must be widened by hand: autocast chooses the format itself."""
+    weight = cast("Tensor", module.weight)
+    return weight.dtype != x.dtype and not torch.is_autocast_enabled(x.device.type)
+
+
+class HeldLinear(nn.Linear):
+    """A linear layer whose weight may be narrower than what it reads."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        if not _narrow(self, input):
+            return super().forward(input)
+        return cast("Tensor", _Widened.apply(input, self.weight, self.bias, False))
+
+
+class HeldConv1D(Conv1D):
+    """The same of GPT-2's layers."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not _narrow(self, x):
+            return cast("Tensor", super().forward(x))
+        return cast("Tensor", _Widened.apply(x, self.weight, self.bias, True))
+
+
+class HeldEmbedding(nn.Embedding):
+    """Rows of a narrow table, widened as they are read."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return super().forward(input).float()
+
+
+_HELD: dict[type, type] = {nn.Linear: HeldLinear, Conv1D: HeldConv1D, nn.Embedding: HeldEmbedding}
+
+
+def hold_in_half(model: PreTrainedModel) -> PreTrainedModel:
+    """The matrices of `model` in bfloat16 and all else in float32, in place. Layers of other
+    classes than these stay float32, and the heads and poolers of classifiers, which train; so does
+    a table that one of them shares."""
+    parts = [model.base_model, model.get_output_embeddings()]
+    inside = {module for part in parts if part is not None for module in part.modules()}
+    if (pooler := getattr(model.base_model, "pooler", None)) is not None:
+        inside -= set(pooler.modules())
+    narrow: dict[Tensor, bool] = {}
+    for module in model.modules():
+        holds = module in inside and type(module) in _HELD
+        for name, parameter in module.named_parameters(recurse=False):
+            fits = holds and name == "weight"
+            narrow[parameter] = narrow.get(parameter, True) and fits
+    made = {
+        parameter: nn.Parameter(
+            parameter.detach().to(torch.bfloat16 if half else torch.float32),
+            requires_grad=parameter.requires_grad,
+        )
+        for parameter, half in narrow.items()
+    }
+    for module in model.modules():
+        for name, parameter in list(module.named_parameters(recurse=False)):
+            setattr(module, name, made[parameter])  # tied ones stay one
+        if type(module) in _HELD:
+            module.__class__ = _HELD[type(module)]
+    return model
+
+
+# Linear layers in 4 bits.
+
+
+def four_bits() -> BitsAndBytesConfig:
+    """What the library is asked for; products are made in what the passes are made in."""
+    return BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=torch.bfloat16 if on_half_gpu() else torch.float32,
+    )
+
+
+def use_liger(model: PreTrainedModel) -> None:
+    """Its kernels in the layers of `model`, in place; losses are ours."""
+    apply_liger_kernel(model, {"fused_linear_cross_entropy": False, "cross_entropy": False})
+
+
+# Loading.
 
 
 def pick_device() -> torch.device:
@@ -73,13 +264,13 @@ def named_model(name: str, setting: str = "base_model") -> str | Path:
     raise RecipeError("model_not_allowed", Fault.CONFIGURATION, f"{setting}: {NOT_ALLOWED}")
 
 
-def load_causal(source: str | Path, *, device: torch.device | None = None) -> PreTrainedModel:
-    """A causal language model in float32, dropout off."""
-    model = _load(AutoModelForCausalLM, source, use_safetensors=True, dtype=torch.float32)
-    _note_precision(model, source)
-    _check_finite(model, source)
+def load_causal(
+    source: str | Path, *, device: torch.device | None = None, keep: Keep = WHOLE
+) -> PreTrainedModel:
+    """A causal language model in float32, or kept as it is said, dropout off."""
+    model = _kept(AutoModelForCausalLM, source, keep, device or pick_device())
     disable_dropout(model)
-    return model.to(device or pick_device())
+    return model
 
 
 def load_scorer(
@@ -88,24 +279,36 @@ def load_scorer(
     *,
     device: torch.device | None = None,
     dropout: float | None = None,
+    keep: Keep = WHOLE,
 ) -> PreTrainedModel:
     """A model with one score per text: a trained reward model, or any model with a new head.
 
     The head pools the last token that is not padding, so the model must know the pad token.
     """
-    model = _load(
-        AutoModelForSequenceClassification,
-        source,
-        use_safetensors=True,
-        dtype=torch.float32,
-        num_labels=1,
-    )
-    _note_precision(model, source)
-    _check_finite(model, source)
+    place = device or pick_device()
+    model = _kept(AutoModelForSequenceClassification, source, keep, place, num_labels=1)
     model.config.get_text_config().pad_token_id = tokenizer.pad_token_id
     model.config.pad_token_id = tokenizer.pad_token_id
     disable_dropout(model, dropout or 0.0)
-    return model.to(device or pick_device())
+    return model
+
+
+def _kept(
+    factory: Any, source: str | Path, keep: Keep, device: torch.device, **options: object
+) -> PreTrainedModel:
+    options |= {"use_safetensors": True, "dtype": torch.float32}
+    if keep.attention is not None:
+        options["attn_implementation"] = keep.attention
+    if keep.four_bit:
+        options |= {"quantization_config": four_bits(), "device_map": {"": device}}
+    model: Any = _load(factory, source, **options)
+    _note_precision(model, source)
+    _check_finite(model, source)
+    if keep.liger:
+        use_liger(model)
+    held: Any = model if keep.four_bit else keep.of(model)
+    placed: PreTrainedModel = held if keep.four_bit else held.to(device)
+    return placed
 
 
 def read_config(source: str | Path, **options: object) -> PretrainedConfig:
@@ -165,17 +368,11 @@ def _note_precision(model: PreTrainedModel, source: str | Path) -> None:
     vars(model)["files_dtype"] = read_config(source).dtype or model.dtype  # rides in copies
 
 
-def files_dtype(model: nn.Module) -> torch.dtype:
-    """The precision in which a model is saved."""
-    dtype: torch.dtype = vars(model).get("files_dtype", model.dtype)
-    return dtype
-
-
 def save_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
     """A normal model folder: configuration, safetensors, tokenizer; ready to answer."""
     folder.mkdir(parents=True, exist_ok=True)
     dtype, state = files_dtype(model), None
-    if dtype != model.dtype:
+    if any(p.dtype != dtype for p in model.parameters() if p.is_floating_point()):
         own = model.state_dict(keep_vars=True)
         cast = {id(t): t for t in own.values()}  # once for each, for tied ones stay one
         cast = {key: t.detach().to(dtype) for key, t in cast.items() if t.is_floating_point()}
@@ -244,6 +441,8 @@ def state_sha256(state: Mapping[str, Tensor]) -> str:
     digest = hashlib.sha256()
     for name in sorted(state):
         tensor = whole(state[name])
+        if tensor.dtype in HALF:  # it says the same, and may be kept either way
+            tensor = tensor.float()
         digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
         digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()

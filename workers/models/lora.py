@@ -30,7 +30,7 @@ from transformers import PreTrainedModel
 
 from workers.artifacts import ADAPTER, CARD
 from workers.layouts.gathered import whole_of
-from workers.models.loading import state_sha256
+from workers.models.loading import is_quantised, state_sha256
 
 
 @contextlib.contextmanager
@@ -95,9 +95,17 @@ def base_sha256(model: PeftModel) -> str:
 
 
 def merged(model: PeftModel) -> PreTrainedModel:
-    """A copy with the adapters added into the weights; the model itself is left as it is."""
+    """A copy in float32 with the adapters added into the weights; the model itself is left as it
+    is. Of layers in 4 bits the copy has what they stand for."""
     with _known_warnings():
-        return copy.deepcopy(model).merge_and_unload()
+        alone = copy.deepcopy(model)
+        if is_quantised(body_of(alone)):
+            # The library adds adapters to 4-bit layers and rounds the sum to 4 bits again.
+            adapters = get_peft_model_state_dict(alone)
+            wide = cast("PreTrainedModel", alone.unload()).dequantize()
+            alone = cast("PeftModel", get_peft_model(wide, model.peft_config["default"]))
+            set_peft_model_state_dict(alone, adapters)
+        return cast("PreTrainedModel", alone.float().merge_and_unload())
 
 
 def save_adapter(model: PeftModel, folder: Path) -> None:

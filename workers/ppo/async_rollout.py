@@ -486,6 +486,7 @@ def open_actors(
                 settings.reward,
                 workers=scoring,
                 batch_size=settings.reward_batch_size,
+                precision=settings.reward_precision,
                 gpus=settings.worker_gpus,
                 limit_s=settings.worker_timeout,
             )

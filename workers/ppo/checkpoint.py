@@ -21,7 +21,7 @@ from workers.models.loading import laid_like, whole
 from workers.ppo.distributed import Zero, gathered_weights
 from workers.ppo.model import ActorCritic
 from workers.ppo.setup import Models
-from workers.rl.masked import RunningMoments
+from workers.rl.losses import RunningMoments
 from workers.samples import write_lines
 
 # The training state: safetensors and JSON, nothing pickled.
@@ -31,6 +31,7 @@ from workers.samples import write_lines
 
 TENSORS = "training_state.safetensors"
 SCALARS = "training_state.json"
+TABLES = ("qmap", "absmax")  # of moments in 8 bits: what a byte stands for, and scales of blocks
 
 
 def save_training_state(
@@ -78,14 +79,21 @@ def load_training_state(
     for full_name, value in tensors.items():
         name, key = full_name.rsplit(".", 1)
         parameter = by_name.get(name)
-        if parameter is None or (value.dim() and value.shape != parameter.shape):
+        table = key.startswith(TABLES)
+        if parameter is None or (value.dim() and not table and value.shape != parameter.shape):
             raise RecipeError(
                 "damaged_checkpoint",
                 Fault.DATA,
                 f"the training state of '{name}' does not fit this model",
             )
-        # The step counter stays on the CPU, as the optimizer keeps it.
-        optimizer.state[parameter][key] = laid_like(parameter, value) if value.dim() else value
+        if table:
+            held: Any = value.to(parameter.device)
+        elif value.dim():
+            held = laid_like(parameter, value)
+        else:
+            # The step counter stays on the CPU, as the optimizer keeps it.
+            held = value if isinstance(optimizer, torch.optim.AdamW) else int(value)
+        optimizer.state[parameter][key] = held
     return scalars
 
 

@@ -14,8 +14,7 @@ from workers.behaviour import behaviour_metrics
 from workers.ppo.evaluation import Baseline
 from workers.ppo.rollout import Rollout
 from workers.rewards.source import Scores
-from workers.rl.losses import explained_variance
-from workers.rl.masked import masked_sum, masked_var
+from workers.rl.losses import explained_variance, masked_sum, masked_var
 
 MetricValues = dict[str, float | None]
 

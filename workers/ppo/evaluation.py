@@ -28,7 +28,7 @@ from workers.ppo.rollout import Rollout
 from workers.ppo.setup import Prompts
 from workers.rewards.build import afresh
 from workers.rewards.source import RewardSource, Scores, calibrate
-from workers.rl.masked import masked_sum
+from workers.rl.losses import masked_sum
 from workers.rollouts.drawing import Answer, answer
 from workers.rollouts.local import Sampling, derive_seed
 from workers.samples import AuditSample, choose, pick, publish

@@ -17,8 +17,7 @@ from workers.models.loading import stop_ids
 from workers.ppo.distributed import add_up
 from workers.ppo.model import ActorCritic, NonFinite
 from workers.rewards.source import Scores
-from workers.rl.losses import kl_estimate, kl_exact
-from workers.rl.masked import masked_sum
+from workers.rl.losses import kl_estimate, kl_exact, masked_sum
 from workers.rollouts.drawing import Drawer, Drawn, LocalDrawer, RankedDrawer, chunks_of
 from workers.rollouts.local import Responses, Sampling
 

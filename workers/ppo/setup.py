@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from accelerate import Accelerator, InitProcessGroupKwargs
@@ -21,7 +21,7 @@ from workers.contract.jobs import FSDP, ONE, ZERO2, ZERO3
 from workers.data.snapshot import TRAIN, Messages, Prompt, read_held_out_prompts, read_prompts
 from workers.layouts.gathered import is_split, whole_weights
 from workers.models.forward import Reference
-from workers.models.loading import load_causal, load_tokenizer
+from workers.models.loading import is_quantised, keep, load_causal, load_tokenizer
 from workers.models.lora import attach_policy_lora
 from workers.ppo.distributed import RestingAdamW, Zero, split
 from workers.ppo.model import ActorCritic, critic_of
@@ -106,27 +106,34 @@ def load_models(context: RunContext, settings: PPOSettings) -> Models:
     context.phase("loading the models")
     tokenizer = load_tokenizer(resumed or start)
     adapters = settings.lora_rank > 0
-    actor_critic = _actor_critic(start if adapters else resumed or start, settings)
+    layout = context.spec.layout
+    actor_critic = _actor_critic(start if adapters else resumed or start, settings, layout)
     policy, adapted = actor_critic.policy, actor_critic.adapted
     if adapted is not None and reference_folder == start:
         reference = Reference.below_adapters(adapted)
     else:
-        reference = Reference.frozen(load_causal(reference_folder), policy=policy)
+        kept = keep(settings, layout, trained=False)
+        reference = Reference.frozen(load_causal(reference_folder, keep=kept), policy=policy)
     if resumed:
         actor_critic.load(resumed)
     actor_critic.eval()  # dropout is off anyway; nothing may differ between rollout and update
-    if context.spec.layout == FSDP and ranks.world() > 1:
+    if layout == FSDP and ranks.world() > 1:
         split(actor_critic, reference)
-    afresh = partial(_actor_critic, start, settings, device=torch.device("cpu"))
+    afresh = partial(_actor_critic, start, settings, layout, device=torch.device("cpu"))
     return Models(actor_critic, reference, tokenizer, afresh)
 
 
 def _actor_critic(
-    folder: Path, settings: PPOSettings, *, device: torch.device | None = None
+    folder: Path, settings: PPOSettings, layout: str, *, device: torch.device | None = None
 ) -> ActorCritic:
-    policy = load_causal(folder, device=device)
+    kept = keep(settings, layout, trained=not settings.lora_rank)
+    policy = load_causal(folder, device=device, keep=kept)
     _check_room(policy, settings)
-    critic = critic_of(policy) if settings.critic == "separate" else None
+    critic = None
+    if settings.critic == "separate":
+        narrow = is_quantised(policy) or policy.dtype != torch.float32
+        whole = keep(settings, layout, trained=True)
+        critic = critic_of(load_causal(folder, device=device, keep=whole) if narrow else policy)
     if settings.gradient_checkpointing == "on" or (
         settings.gradient_checkpointing == "auto" and policy.device.type == "cuda"
     ):
@@ -137,14 +144,24 @@ def _actor_critic(
     return ActorCritic(policy, adapted=adapted, critic=critic)
 
 
-def make_optimizer(actor_critic: ActorCritic, settings: PPOSettings) -> RestingAdamW:
+def make_optimizer(
+    actor_critic: ActorCritic, settings: PPOSettings
+) -> RestingAdamW | torch.optim.Optimizer:
     """AdamW with the critic's own step size. ε = 1e-5 after Huang et al. 2022, detail 3."""
     value_rate = settings.value_learning_rate or 10 * settings.learning_rate
+    groups: list[dict[str, Any]] = [
+        {"params": actor_critic.policy_parameters(), "base_lr": settings.learning_rate},
+        {"params": actor_critic.critic_parameters(), "base_lr": value_rate},
+    ]
+    if settings.optimizer == "adamw_8bit":
+        from bitsandbytes.optim import AdamW8bit
+
+        made: torch.optim.Optimizer = AdamW8bit(
+            groups, lr=settings.learning_rate, eps=1e-5, weight_decay=0.0
+        )
+        return made
     return RestingAdamW(
-        [
-            {"params": actor_critic.policy_parameters(), "base_lr": settings.learning_rate},
-            {"params": actor_critic.critic_parameters(), "base_lr": value_rate},
-        ],
+        groups,
         lr=settings.learning_rate,
         eps=1e-5,
         weight_decay=0.0,
@@ -158,7 +175,7 @@ def make_zero(
     context: RunContext,
     settings: PPOSettings,
     models: Models,
-    optimizer: RestingAdamW,
+    optimizer: torch.optim.Optimizer,
     accelerator: Accelerator,
 ) -> Zero | None:
     """DeepSpeed around policy and critic, where the job's layout wants it: the last thing that is
@@ -166,6 +183,7 @@ def make_zero(
     layout = context.spec.layout
     if layout not in (ZERO2, ZERO3) or ranks.world() == 1:
         return None
+    assert isinstance(optimizer, RestingAdamW)  # noqa: S101 — `check_layout` refuses others
     models.zero = Zero(
         models.actor_critic,
         optimizer,

@@ -172,10 +172,11 @@ class TrainerParts:
         optimizer = make_zero(context, settings, models, adamw, accelerator) or adamw
         actors = _actors(context, settings, models, accelerator)
         distant = actors.reward if actors else None
+        size, precision = settings.reward_batch_size, settings.reward_precision
         reward = distant or build_reward(
-            context, settings.reward, batch_size=settings.reward_batch_size
+            context, settings.reward, batch_size=size, precision=precision
         )
-        at_once = settings.reward_batch_size * max(1, settings.reward_workers)
+        at_once = size * max(1, settings.reward_workers)
         course = cls(
             context=context,
             settings=settings,
@@ -183,7 +184,7 @@ class TrainerParts:
             models=models,
             optimizer=optimizer,
             reward=reward,
-            judge=build_judge(context, batch_size=settings.reward_batch_size),
+            judge=build_judge(context, batch_size=size, precision=precision),
             scoring=RankedQueue(ScoreQueue(reward, batch_size=at_once)),
             prompts=read_training_prompts(folder, models.tokenizer, settings),
             eval_prompts=read_evaluation_prompts(

@@ -14,8 +14,15 @@ from workers.models.invariants import check_first_ratio
 from workers.ppo.distributed import Stepper, stepper_of
 from workers.ppo.model import ActorCritic, NonFinite
 from workers.ppo.rollout import Rollout, sequences_of, shared_parts
-from workers.rl.losses import clip_fraction, kl_k3, mean_ratio, policy_loss, value_loss
-from workers.rl.masked import masked_sum, masked_whiten
+from workers.rl.losses import (
+    clip_fraction,
+    kl_k3,
+    masked_sum,
+    masked_whiten,
+    mean_ratio,
+    policy_loss,
+    value_loss,
+)
 from workers.rollouts.local import derive_seed
 
 _LARGEST_LOG_RATIO = 80.0  # its exponential is still a number in single precision

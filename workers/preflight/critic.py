@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from workers.preflight.findings import BLOCK, OK, UNKNOWN, WARN, Critic, Finding
-from workers.rl.losses import explained_variance
-from workers.rl.masked import masked_sum
+from workers.rl.losses import explained_variance, masked_sum
 
 DEAD = 0.3  # explained variance after the fit, under which a critic counts as dead
 ENOUGH = 0.5  # the fit ends here: that it can learn is shown

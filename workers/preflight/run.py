@@ -44,7 +44,7 @@ from workers.preflight.reward import (
     reward_shape,
 )
 from workers.rewards.source import RewardSource
-from workers.rl.masked import RunningMoments
+from workers.rl.losses import RunningMoments
 from workers.rollouts.local import Sampling, derive_seed
 
 # Whether a run fits its device, before its models are loaded.

@@ -19,7 +19,7 @@ import torch
 from workers.artifacts import Store
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
-from workers.contract.jobs import JobSpec
+from workers.contract.jobs import FLOAT32, JobSpec
 from workers.data.snapshot import Messages
 from workers.ray.cluster import Cluster
 from workers.rewards.build import build_reward
@@ -219,12 +219,17 @@ class RewardActor:
     """Builds the reward from the job, as the trainer would: its inputs come from the store."""
 
     def __init__(
-        self, spec: JobSpec, reward: Mapping[str, Any], batch_size: int, threads: int
+        self,
+        spec: JobSpec,
+        reward: Mapping[str, Any],
+        batch_size: int,
+        threads: int,
+        precision: str = FLOAT32,
     ) -> None:
         torch.set_num_threads(threads)
         self._folder = tempfile.TemporaryDirectory(prefix="reward-")
         self._source: RewardSource | None = None
-        self._made = (spec, dict(reward), batch_size)
+        self._made = (spec, dict(reward), batch_size, precision)
 
     def ready(self) -> Refused | float | None:
         """The threshold of an ensemble, or what is wrong with the reward."""
@@ -241,9 +246,9 @@ class RewardActor:
 
     def _reward(self) -> RewardSource:
         if self._source is None:
-            spec, reward, batch_size = self._made
+            spec, reward, batch_size, precision = self._made
             context = RunContext(spec, Store(spec.artifacts_url), Path(self._folder.name))
-            self._source = build_reward(context, reward, batch_size=batch_size)
+            self._source = build_reward(context, reward, batch_size=batch_size, precision=precision)
         return self._source
 
 
@@ -258,6 +263,7 @@ class RayReward:
         *,
         workers: int,
         batch_size: int,
+        precision: str = FLOAT32,
         gpus: float = 0.0,
         limit_s: float = LIMIT_S,
     ) -> None:
@@ -266,7 +272,7 @@ class RayReward:
         threads = max(1, torch.get_num_threads() // workers)
         self.pool = Pool(
             ray,
-            lambda: make.remote(spec, dict(reward), batch_size, threads),
+            lambda: make.remote(spec, dict(reward), batch_size, threads, precision),
             workers,
             what="reward workers",
             limit_s=limit_s,

@@ -23,6 +23,7 @@ from workers.config import settings_for
 from workers.config.inference import AssessSettings
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
+from workers.contract.jobs import BFLOAT16, INT8
 from workers.data.batches import encode_prompt
 from workers.data.snapshot import (
     Messages,
@@ -32,7 +33,7 @@ from workers.data.snapshot import (
 )
 from workers.models.loading import freeze, load_causal, load_tokenizer, parameter_count
 from workers.rewards.build import build_judge, load_reward
-from workers.rewards.model import BFLOAT16, INT8, EnsembleReward, ModelReward, threshold_of
+from workers.rewards.model import EnsembleReward, ModelReward, threshold_of
 from workers.rewards.source import RewardSource
 from workers.rollouts.drawing import answer
 from workers.rollouts.local import Sampling, derive_seed

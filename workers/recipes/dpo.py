@@ -30,6 +30,7 @@ from workers.data.snapshot import (
 from workers.layouts.shards import Shares
 from workers.models.forward import Reference
 from workers.models.loading import (
+    keep,
     load_causal,
     load_tokenizer,
     parameter_count,
@@ -133,7 +134,9 @@ def begin(context: RunContext, settings: SampledSettings) -> Start:
     folder = context.input_path("sft")
     context.phase("loading the models")
     tokenizer = load_tokenizer(folder)
-    policy, reference = with_reference(load_causal(folder), settings)
+    layout = context.spec.layout
+    kept = keep(settings, layout, trained=not settings.lora_rank)
+    policy, reference = with_reference(load_causal(folder, keep=kept), settings, layout)
     max_length = min(settings.max_length, readable_length(reference.model, tokenizer))
     return Start(policy, reference, tokenizer, max_length)
 
@@ -203,13 +206,14 @@ def train_and_sum_up(
     }
 
 
-def with_reference(policy: Any, settings: SampledSettings) -> tuple[Any, Reference]:
+def with_reference(policy: Any, settings: SampledSettings, layout: str) -> tuple[Any, Reference]:
     """The policy to train, with adapters where they are asked for, and what it is compared with:
     itself as it is now, whatever path its configuration names."""
     if settings.gradient_checkpointing:
         policy.activation_checkpointing_enable()
     if not settings.lora_rank:
-        return policy, Reference.frozen(copy.deepcopy(policy), policy=policy)
+        own = keep(settings, layout, trained=False).of(copy.deepcopy(policy))
+        return policy, Reference.frozen(own, policy=policy)
     adapted = attach_policy_lora(policy, rank=settings.lora_rank, alpha=settings.lora_alpha)
     return adapted, Reference.below_adapters(adapted)
 

@@ -30,7 +30,7 @@ from workers.grpo.reporting import GroupReporter, ask_people, sample, tell_silen
 from workers.grpo.trainer import GroupTrainer, LeaveOneOutTrainer, Trainer
 from workers.layouts.arguments import cannot_recompute, weights_in_float32
 from workers.models.forward import Reference
-from workers.models.loading import load_causal, load_tokenizer, parameter_count, stop_ids
+from workers.models.loading import keep, load_causal, load_tokenizer, parameter_count, stop_ids
 from workers.models.lora import attach_policy_lora
 from workers.ppo.evaluation import (
     Baseline,
@@ -146,28 +146,31 @@ def load_models(context: RunContext, settings: GRPOSettings) -> Models:
     reference_folder = context.input_path("reference") if context.has_input("reference") else start
     context.phase("loading the models")
     tokenizer = load_tokenizer(start)
-    policy = load_causal(start)
+    layout = context.spec.layout
+    frozen = keep(settings, layout, trained=False)
+    whole = keep(settings, layout, trained=True)
+    policy = load_causal(start, keep=frozen if settings.lora_rank else whole)
     _check_room(policy, settings)
     if settings.lora_rank == 0:
-        reference = Reference.frozen(load_causal(reference_folder), policy=policy)
+        reference = Reference.frozen(load_causal(reference_folder, keep=frozen), policy=policy)
         return Models(policy, policy, reference, tokenizer)
     adapted = attach_policy_lora(policy, rank=settings.lora_rank, alpha=settings.lora_alpha)
     if reference_folder == start:
         reference = Reference.below_adapters(adapted)
     else:
-        reference = Reference.frozen(load_causal(reference_folder), policy=policy)
+        reference = Reference.frozen(load_causal(reference_folder, keep=frozen), policy=policy)
     return Models(adapted, policy, reference, tokenizer)
 
 
 def make_reward(context: RunContext, settings: GRPOSettings, models: Models) -> GroupReward:
     """The reward, and beside it the source that is only asked: the judge, or the verifier."""
-    size = settings.reward_batch_size
-    check = build_judge(context, batch_size=size)
+    size, precision = settings.reward_batch_size, settings.reward_precision
+    check = build_judge(context, batch_size=size, precision=precision)
     is_model = check is not None
     if check is None and settings.verifier is not None:
         check = build_reward(context, settings.verifier, batch_size=size)
     return GroupReward(
-        build_reward(context, settings.reward, batch_size=size),
+        build_reward(context, settings.reward, batch_size=size, precision=precision),
         models.tokenizer,
         settings,
         stop=stop_ids(models.policy, models.tokenizer),

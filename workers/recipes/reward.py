@@ -58,7 +58,7 @@ def _prepare(context: RunContext, settings: RewardSettings) -> Training:
     source = _source(context, settings)
     context.phase("loading the models")
     tokenizer = load_tokenizer(source)
-    model = fresh_model(source, tokenizer, settings, seed=context.spec.seed)
+    model = fresh_model(source, tokenizer, settings, context.spec.layout, seed=context.spec.seed)
     max_length = min(settings.max_length, readable_length(model, tokenizer))
     tokenizer.model_max_length = max_length  # scoring later cuts where training cut
     data = read_pairs(context, settings, tokenizer, max_length=max_length)

@@ -22,6 +22,7 @@ from workers.data.batches import Encoded, encode_pair, encode_turns, truncated_s
 from workers.data.snapshot import Demonstration, Messages, evaluation_splits, read_demonstrations
 from workers.layouts.shards import Shares
 from workers.models.loading import (
+    keep,
     load_causal,
     load_tokenizer,
     named_model,
@@ -220,7 +221,8 @@ def _base(
         source = named_model(settings.base_model)
     context.phase("loading the models")
     if source is not None:
-        return load_tokenizer(source), load_causal(source)
+        kept = keep(settings, context.spec.layout, trained=not settings.lora_rank)
+        return load_tokenizer(source), load_causal(source, keep=kept)
     if not settings.toy:
         raise RecipeError(
             "missing_input",

@@ -18,6 +18,7 @@ from workers.config.rewards import (
 )
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
+from workers.contract.jobs import FLOAT32
 from workers.data.snapshot import (
     TRAIN,
     Messages,
@@ -28,7 +29,7 @@ from workers.data.snapshot import (
 from workers.rewards.cache import ByRows, CachedReward, cache_of, template_version
 from workers.rewards.ensemble import is_ensemble
 from workers.rewards.external import FunctionReward, HttpReward
-from workers.rewards.model import FLOAT32, EnsembleReward, ModelReward
+from workers.rewards.model import EnsembleReward, ModelReward
 from workers.rewards.rules import RulesReward
 from workers.rewards.source import Part, RewardSource, Scores, TokenCount, WeightedSum
 from workers.rewards.verifier import Verifier
@@ -56,6 +57,7 @@ class _Setting:
     context: RunContext
     batch_size: int
     given: Sequence[Prompt] | None
+    precision: str
 
     def prompts(self) -> list[Prompt]:
         return _prompts(self.context) if self.given is None else list(self.given)
@@ -72,25 +74,30 @@ def build_reward(
     batch_size: int,
     where: str = "reward",
     prompts: Sequence[Prompt] | None = None,
+    precision: str = FLOAT32,
 ) -> RewardSource:
     """The source of `reward`, a field of the configuration called `where`. A model comes from the
-    input 'reward', what is right from `prompts`, or the input 'prompts'. Raises `RecipeError` where
-    the configuration or an input does not fit."""
-    given = _Setting(context, batch_size, prompts)
+    input 'reward', and reads in `precision`; what is right from `prompts`, or the input 'prompts'.
+    Raises `RecipeError` where the configuration or an input does not fit."""
+    given = _Setting(context, batch_size, prompts, precision)
     return _build(given, read_reward(reward, where), where)
 
 
-def build_judge(context: RunContext, *, batch_size: int) -> RewardSource | None:
+def build_judge(
+    context: RunContext, *, batch_size: int, precision: str = FLOAT32
+) -> RewardSource | None:
     """The held-out reward model (input 'judge'): it is asked, and never optimised against."""
     if not context.has_input("judge"):
         return None
-    return load_reward(context.input_path("judge"), name="judge", batch_size=batch_size)
+    return load_reward(
+        context.input_path("judge"), name="judge", batch_size=batch_size, precision=precision
+    )
 
 
 def _build(given: _Setting, settings: SourceSettings, where: str) -> RewardSource:
     match settings:
         case ModelSettings():
-            return _model(given.context, settings, where, given.batch_size)
+            return _model(given, settings, where)
         case TokenCountSettings():
             return TokenCount(settings.token, cap=settings.cap)
         case RulesSettings():
@@ -107,16 +114,15 @@ def _build(given: _Setting, settings: SourceSettings, where: str) -> RewardSourc
             return _sum(given, settings, where)
 
 
-def _model(
-    context: RunContext, settings: ModelSettings, where: str, batch_size: int
-) -> RewardSource:
+def _model(given: _Setting, settings: ModelSettings, where: str) -> RewardSource:
     source = load_reward(
-        context.input_path("reward"),
+        given.context.input_path("reward"),
         name="reward_model",
-        batch_size=batch_size,
+        batch_size=given.batch_size,
         max_length=settings.max_length,
+        precision=given.precision,
     )
-    version = f"{_sha256(context)}:{FLOAT32}"
+    version = f"{_sha256(given.context)}:{given.precision}"
     if isinstance(source, EnsembleReward):
         own = source.layout
         source.layout = replace(

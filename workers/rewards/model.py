@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.pytorch_utils import Conv1D
 
+from workers.contract.jobs import BFLOAT16, FLOAT16, FLOAT32, INT8, PRECISIONS
 from workers.data.batches import Encoded, encode_pair, pad_right
 from workers.data.snapshot import Messages
 from workers.models.loading import freeze, load_scorer, load_tokenizer, readable_length
@@ -41,8 +42,6 @@ from workers.rewards.source import RewardSource, Scores
 # Integer-Arithmetic-Only Inference", in its dynamic form (torch.ao's `quantize_dynamic`, which is
 # deprecated in the installed torch, with one scale per output and per row instead of per tensor).
 
-FLOAT32, BFLOAT16, FLOAT16, INT8 = "float32", "bfloat16", "float16", "int8"
-PRECISIONS = (FLOAT32, BFLOAT16, FLOAT16, INT8)
 _HALF = {BFLOAT16: torch.bfloat16, FLOAT16: torch.float16}
 
 

@@ -20,8 +20,7 @@ from workers.context import RunContext
 from workers.data.snapshot import Messages
 from workers.models.forward import Reference, score_responses
 from workers.models.loading import stop_ids
-from workers.rl.losses import kl_k1
-from workers.rl.masked import masked_sum
+from workers.rl.losses import kl_k1, masked_sum
 from workers.rollouts.local import Responses, Sampling, derive_seed, generate
 
 # How answers are drawn. No torch.

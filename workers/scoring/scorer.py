@@ -15,6 +15,7 @@ import redis
 
 from workers.artifacts import ArtifactError, Store
 from workers.contract.events import RecipeError
+from workers.contract.jobs import FLOAT32
 from workers.contract.scores import ScoreReply, ScoreRequest
 from workers.request_queue import RequestQueue, Taken
 from workers.rewards.cache import Remembered, ScoreCache, score_key, template_version
@@ -152,7 +153,6 @@ def _agreement(reference: np.ndarray, other: np.ndarray) -> float | None:
 
 
 log = logging.getLogger(__name__)
-FLOAT32 = "float32"
 
 
 class Refusal(Exception):

@@ -19,8 +19,9 @@ from workers.artifacts import state_in, state_of
 from workers.config.training import RewardSettings
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
+from workers.contract.jobs import ONE
 from workers.layouts.shards import Shares
-from workers.models.loading import freeze_body, load_scorer
+from workers.models.loading import freeze_body, keep, load_scorer
 from workers.models.lora import attach_lora
 from workers.trainers.reward_data import (
     FOLD,
@@ -39,11 +40,18 @@ from workers.trainers.trainer_bridge import train_from, trainer_arguments
 
 
 def fresh_model(
-    source: str | Path, tokenizer: PreTrainedTokenizerBase, settings: RewardSettings, *, seed: int
+    source: str | Path,
+    tokenizer: PreTrainedTokenizerBase,
+    settings: RewardSettings,
+    layout: str = ONE,
+    *,
+    seed: int,
 ) -> Any:
     """The model to train; a new score head depends on the seed alone."""
     set_seed(seed)
-    model: Any = load_scorer(source, tokenizer, dropout=settings.dropout)
+    adapted = settings.lora_rank > 0 or settings.head_only
+    kept = keep(settings, layout, trained=not adapted)
+    model: Any = load_scorer(source, tokenizer, dropout=settings.dropout, keep=kept)
     if settings.head_only:
         freeze_body(model)
     if settings.gradient_checkpointing:
@@ -105,7 +113,9 @@ class Training:
             self.progress.current, self.progress.watched = part.name, Watched()
         if self.first_rank:
             shutil.rmtree(self.context.workdir / "trainer", ignore_errors=True)
-        model = fresh_model(self.source, self.tokenizer, self.settings, seed=part.seed)
+        model = fresh_model(
+            self.source, self.tokenizer, self.settings, self.context.spec.layout, seed=part.seed
+        )
         watch = Watch(
             self.context,
             self.settings,

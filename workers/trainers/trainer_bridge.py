@@ -247,6 +247,7 @@ def trainer_arguments(
         "per_device_train_batch_size": settings.batch_size,
         "per_device_eval_batch_size": settings.batch_size,
         "gradient_accumulation_steps": 1,  # our own steps come in parts
+        "optim": "adamw_bnb_8bit" if settings.optimizer == "adamw_8bit" else "adamw_torch_fused",
         "learning_rate": settings.learning_rate,
         "lr_scheduler_type": (
             "constant_with_warmup" if settings.lr_schedule == "constant" else settings.lr_schedule

@@ -79,7 +79,12 @@ def precision_line(
             note="Of all pairs of answers that float32 tells apart; ties count one half.",
         ),
     )
-    facts = {"agreement": {name: one.value for name, one in found.items()}, "failed": failed}
+    alike = [name for name, one in found.items() if (one.low or 0.0) >= LEAST_AGREEMENT]
+    facts = {
+        "agreement": {name: one.value for name, one in found.items()},
+        "failed": failed,
+        "alike": alike if figure.n >= LEAST_ANSWERS else [],
+    }
     order = f"{worst} orders {share(figure)} of the pairs of {figure.n:,} answers as float32 does"
     highs = [judged[name].high for name in failed]
     sure = any(high is not None and high < LEAST_AGREEMENT for high in highs)
@@ -93,8 +98,7 @@ def precision_line(
     else:
         verdict = Verdict.GREEN
         says = f"{order}: at least {percent(LEAST_AGREEMENT)}."
-        others = [name for name, one in found.items() if (one.low or 0.0) < LEAST_AGREEMENT]
-        if others:
+        if others := [name for name in found if name not in alike]:
             says += f" Not so {listed(others)}: do not serve in that."
     return Finding(
         line="precision",

@@ -7,7 +7,8 @@ from ninja import Field, Router, Schema, Status
 
 from apps.accounts.api_auth import needs
 from apps.evaluation.services.scoring import LONGEST_WAIT_S, Scoring, scores_get, scores_request
-from workers.contract.scores import MAX_CHARACTERS, MAX_ITEM_CHARACTERS, MAX_ITEMS, PRECISIONS
+from workers.contract.jobs import PRECISIONS
+from workers.contract.scores import MAX_CHARACTERS, MAX_ITEM_CHARACTERS, MAX_ITEMS
 
 router = Router(tags=["scores"])
 

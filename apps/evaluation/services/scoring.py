@@ -14,6 +14,7 @@ from apps.common.errors import Conflict, DomainError, Missing, Unavailable
 from apps.evaluation import dispatch
 from apps.evaluation.selectors.models import scoring_model_get
 from workers.contract import scores as contract
+from workers.contract.jobs import PRECISIONS
 from workers.contract.scores import ScoreReply, ScoreRequest
 
 ROLES = ("system", "user", "assistant")
@@ -50,8 +51,8 @@ def scores_request(
 ) -> Scoring:
     """Ask, and wait up to `wait_s` for the answer. Nothing is sent where nobody would take it."""
     model = scoring_model_get(user=user, checkpoint_id=checkpoint_id)
-    if precision not in contract.PRECISIONS:
-        words = ", ".join(contract.PRECISIONS)
+    if precision not in PRECISIONS:
+        words = ", ".join(PRECISIONS)
         raise DomainError(f"precision: '{precision}' is none of {words}", field="precision")
     checked = _checked(items)
     if not dispatch.scorer_alive():

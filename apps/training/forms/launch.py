@@ -43,6 +43,7 @@ from workers.rules.words import test_words
 
 SECTION_HELP = {
     Section.MODEL: "What is trained (all weights or adapters) and in which precision.",
+    Section.MEMORY: "Number formats and kernels, where memory or time is short.",
     Section.DATA: "Which rows are used, and how rows that are too long are handled.",
     Section.ROLLOUTS: "How the answers for each step are sampled.",
     Section.PEOPLE: "Whether people compare the pairs, and what that asks of them.",

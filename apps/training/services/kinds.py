@@ -12,6 +12,7 @@ from apps.snapshots.models import Snapshot
 from apps.training.models import Artifact, Checkpoint, Run, RunInput
 from apps.training.selectors.runs import checkpoint_for_use
 from workers.config import recipe_config
+from workers.contract.jobs import FLOAT32
 
 Config = Mapping[str, Any]
 Input = Snapshot | Checkpoint | Run | Artifact
@@ -383,6 +384,42 @@ def _check_state(inputs: Mapping[str, Input]) -> None:
             code="state_removed",
             field="inputs.policy",
         )
+
+
+def precision_check(*, kind: str, config: Config, inputs: Mapping[str, Input]) -> None:
+    """Reward model and judge read in the number format that their newest assessment found to order
+    answers as float32 does. Raises `DomainError` (precision_not_assessed)."""
+    precision = config.get("reward_precision", FLOAT32)
+    if kind not in OPTIMISED or precision == FLOAT32:
+        return
+    for role in ("reward", "judge"):
+        given = inputs.get(role)
+        if not isinstance(given, Checkpoint | Run):
+            continue
+        model = given if isinstance(given, Checkpoint) else checkpoint_for_use(given)
+        if model is None or precision not in assessed_precisions(model):
+            raise DomainError(
+                f"No assessment of the {'reward model' if role == 'reward' else role} has found "
+                f"that it orders answers in {precision} as in float32. Assess it with "
+                "check_precision on, or choose float32.",
+                code="precision_not_assessed",
+                field="config.reward_precision",
+            )
+
+
+def assessed_precisions(model: Checkpoint) -> Collection[str]:
+    """What the newest finished assessment of a reward model found to order answers alike."""
+    run = (
+        Run.objects.filter(
+            kind=Run.Kind.ASSESS,
+            state=Run.State.FINISHED,
+            inputs__role="reward",
+            inputs__checkpoint=model,
+        )
+        .order_by("-ended_at")
+        .first()
+    )
+    return run.summary.get("precisions", ()) if run is not None else ()
 
 
 def _a(kind: str) -> str:

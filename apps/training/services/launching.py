@@ -28,6 +28,7 @@ from apps.training.services.kinds import (
     approval_check,
     inputs_check,
     models_hold,
+    precision_check,
     reads_model,
     run_inputs,
 )
@@ -104,6 +105,7 @@ def run_launch(
     )
     judge_check(project_id=project.pk, kind=kind, inputs=inputs)
     prompts_check(kind=kind, inputs=inputs)
+    precision_check(kind=kind, config=recipe_config(kind, config), inputs=inputs)
     if about is not None and about.project_id != project.pk:
         raise DomainError(
             "There is no such run in this project.", code="unknown_run", field="about"

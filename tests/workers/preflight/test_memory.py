@@ -21,6 +21,7 @@ from workers.memory.fitting import (
     ADAPTERS,
     ALONE,
     CHECKPOINTING,
+    FROZEN,
     Room,
     layout_ledger,
     layouts_json,
@@ -267,8 +268,9 @@ def test_a_sharding_splits_what_it_says(name: str, parts: set[str]) -> None:
 def test_every_measure_saves_something_where_it_can() -> None:
     found = ledger(plan_of("ppo", ppo(batch_size=64, max_prompt_length=512), policy=SEVEN))
     saved = {saving.measure.name: saving.saves for saving in savings(found)}
-    # A processor has no other precision, and this run no critic of its own.
-    assert set(saved) == {measure.name for measure in ALONE} - {"precision", "shared_critic"}
+    # A processor has no other precision, and this run neither a critic of its own nor adapters.
+    none = {"precision", "shared_critic", "base_4bit"}
+    assert set(saved) == {measure.name for measure in ALONE} - none
     assert all(amount > 0 for amount in saved.values())
     # Adapters: gradients and moments of all parameters, 12 bytes each, and the reference go.
     assert saved["lora"] > 15 * shape_of(SEVEN).parameters
@@ -296,6 +298,29 @@ def test_an_oversized_run_is_told_what_would_fit() -> None:
     )
 
 
+def test_frozen_weights_are_proposed_in_fewer_bytes_before_more_devices() -> None:
+    """And never both: what is split over devices is of one format."""
+    settings = ppo(lora_rank=16, max_prompt_length=512)
+    plan = plan_of("ppo", settings, policy=SEVEN, device="cuda")
+    policy = plan.models[0].own_parameters
+    names = [field.name for field in fields(settings)]
+    for left, setting in ((24e9, "frozen_weights"), (12e9, "base_4bit")):
+        said = message(ledger(plan), replace(CARD, bytes=left), fields=names)
+        assert f"({setting})" in said
+        assert "(layout)" not in said
+    kept = ({"frozen_weights": "bfloat16"}, 2, 2), ({"base_4bit": True}, 0.5, 1)
+    for changed, least, most in kept:
+        small = plan_of("ppo", replace(settings, **changed), policy=SEVEN, device="cuda")
+        weights = next(line for line in ledger(small).lines if line.part == "weights")
+        assert least * policy <= weights.bytes <= most * policy
+    split = sharding("fsdp", 2).change(small)
+    assert split is not None
+    assert {held.weight_bytes for held in split.models} == {4}
+    assert FROZEN.change(split) is None
+    moments = plan_of("ppo", replace(settings, optimizer="adamw_8bit"), policy=SEVEN)
+    assert 4 * ledger(moments).of_part("optimizer") == ledger(plan).of_part("optimizer")
+
+
 def test_what_is_proposed_is_needed() -> None:
     """Without any one of the measures the run would not fit well."""
     found = ledger(plan_of("ppo", ppo(batch_size=64), policy=SEVEN, device="cuda"))
@@ -318,9 +343,9 @@ def test_a_measure_that_costs_more_than_it_saves_is_not_offered() -> None:
 def test_a_layout_is_named_as_the_setting_that_splits_the_weights() -> None:
     settings = ppo(lora_rank=16, max_prompt_length=512)
     found = ledger(plan_of("ppo", settings, policy=SEVEN, device="cuda"))
-    card = replace(CARD, bytes=24e9)  # less than the frozen weights alone
+    card = replace(CARD, bytes=4e9)  # less than the frozen weights in 4 bits
     said = message(found, card, fields=[field.name for field in fields(settings)])
-    assert "2 devices (layout)" in said
+    assert "devices (layout)" in said
 
 
 def test_a_critic_of_its_own_can_be_spared() -> None:

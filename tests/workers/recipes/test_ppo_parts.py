@@ -22,8 +22,7 @@ from workers.ppo.setup import make_optimizer, set_learning_rate
 from workers.ppo.update import update
 from workers.recipes.ppo import PPOTrainer
 from workers.rewards.source import Scores
-from workers.rl.losses import explained_variance
-from workers.rl.masked import RunningMoments
+from workers.rl.losses import RunningMoments, explained_variance
 from workers.rollouts.drawing import PromptOrder
 from workers.rollouts.local import Sampling
 

@@ -7,8 +7,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.rl.losses import AdaptiveKL, FixedKL, gae, last_token_index, shaped_rewards
-from workers.rl.masked import RunningMoments
+from workers.rl.losses import (
+    AdaptiveKL,
+    FixedKL,
+    RunningMoments,
+    gae,
+    last_token_index,
+    shaped_rewards,
+)
 
 
 def test_three_steps_by_hand() -> None:

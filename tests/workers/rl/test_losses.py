@@ -22,12 +22,15 @@ from workers.rl.losses import (
     kl_k2,
     kl_k3,
     logprobs_and_entropy,
+    masked_mean,
+    masked_sum,
+    masked_var,
+    masked_whiten,
     mean_ratio,
     policy_loss,
     selective_logprobs,
     value_loss,
 )
-from workers.rl.masked import masked_mean, masked_sum, masked_var, masked_whiten
 
 MASK = torch.tensor([[1, 1, 1, 0]])
 
