@@ -63,7 +63,7 @@ def intermediates_remove(*, run: Run, user: User | None) -> Removed:
 
 def intermediates_expire(*, now: datetime | None = None, most: int = 5) -> int:
     """By the retention rules of all projects, a few runs at a time; how many were looked at. Raises
-    `StoreUnreachable`: then the next sweep goes on."""
+    `StoreUnreachable`: then the next sweep continues."""
     now = now or timezone.now()
     kept_for = ExpressionWrapper(
         F("project__run_quota__keep_days") * Value(timedelta(days=1)), output_field=DurationField()
