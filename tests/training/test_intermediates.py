@@ -392,7 +392,7 @@ def test_the_space_page_says_what_goes_and_when(
     goes = run.ended_at + timedelta(days=7)
     assert line.frees_at == goes
     page = client.get(f"/p/{project.slug}/space/").content.decode()
-    assert f"goes on {goes:%-d %B %Y}" in page
+    assert f"removed on {goes:%-d %B %Y}" in page
     assert f"/runs/{run.pk}/intermediates/" in page
     services.intermediates_remove(run=run, user=emil)
     services.runs_sweep()
