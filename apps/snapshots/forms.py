@@ -267,8 +267,9 @@ class SnapshotForm(PresetForm):
 
     @property
     def lossy(self) -> list[forms.BoundField]:
-        """The fields that may lose pairs."""
-        return [self[name] for name in (*_SAME, *_FILTERS, *_TIMES, "include_left_out")]
+        """The fields that may lose pairs, of those that the page shows."""
+        names = [*_SAME[: _SAME.index("split_by")], *_FILTERS, *_TIMES]
+        return [self[name] for name in names + ["include_left_out"] * bool(self.n_left_out)]
 
     @property
     def is_custom(self) -> bool:

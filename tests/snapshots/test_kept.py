@@ -1,6 +1,7 @@
 """A freeze keeps what people did: who is held out by default, and what each setting costs."""
 
 import datetime as dt
+import re
 from collections.abc import Callable
 
 import pytest
@@ -160,7 +161,9 @@ def test_a_hold_out_that_loses_nearly_all_says_so_beside_its_field_with_the_way_
         {"heldout_annotators": 50, "action": "preview"},
         headers={"HX-Request": "true"},
     ).content.decode()
-    assert 'id="loss-heldout_annotators" hx-swap-oob="true"' in part
+    updated = re.findall(r'id="(loss-\w+)" hx-swap-oob="true"', part)
+    assert "loss-heldout_annotators" in updated
+    assert set(updated) == set(re.findall(r'id="(loss-\w+)"', text))  # none without a place
 
     out = emils.post(create(small_team), {"heldout_annotators": 50, "relax": "heldout_annotators"})
     assert out.context["form"]["heldout_annotators"].value() == "0"
