@@ -253,7 +253,7 @@ def test_over_its_quota_checks_go_on_and_so_does_what_has_begun(
     project: Project, full: Run, wire: FakeWire
 ) -> None:
     answers = [{"prompt": "Why?", "response": "Because."}]
-    reward = {"type": "token_count"}
+    reward = {"type": "token_count", "token": "good"}
     check = services.reward_try(project=project, reward=reward, answers=answers, inputs={})
     assert check.kind == "check"
     report(full, Opened(), Failed("killed", "machine", "It is gone.", retryable=True))

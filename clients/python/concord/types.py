@@ -425,6 +425,8 @@ class Model(Answered):
     sha256: str
     size_bytes: int
     metrics: Mapping[str, Any]
+    files_removed_at: datetime | None = field(metadata=_MOMENT)
+    state_removed_at: datetime | None = field(metadata=_MOMENT)
     created_at: datetime = field(metadata=_MOMENT)
 
 
