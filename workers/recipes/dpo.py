@@ -19,6 +19,7 @@ from trl import DPOConfig
 
 from workers.config.training import DPOSettings, SampledSettings
 from workers.context import RunContext
+from workers.contract.jobs import ONE
 from workers.data.snapshot import (
     TRAIN,
     JudgedAnswer,
@@ -206,7 +207,9 @@ def train_and_sum_up(
     }
 
 
-def with_reference(policy: Any, settings: SampledSettings, layout: str) -> tuple[Any, Reference]:
+def with_reference(
+    policy: Any, settings: SampledSettings, layout: str = ONE
+) -> tuple[Any, Reference]:
     """The policy to train, with adapters where they are asked for, and what it is compared with:
     itself as it is now, whatever path its configuration names."""
     if settings.gradient_checkpointing:
