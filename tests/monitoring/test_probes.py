@@ -100,7 +100,7 @@ def test_likely_speaks_the_second_time_the_same_way():
     assert speaks(up, up)
 
 
-def test_a_model_that_draws_afresh_each_hour_seldom_alarms_in_two_hundred_probes():
+def test_a_model_that_draws_again_each_hour_seldom_alarms_in_two_hundred_probes():
     rng, fired = np.random.default_rng(11), 0
     for _ in range(40):
         base = rng.standard_normal((4, 50))

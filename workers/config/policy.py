@@ -78,7 +78,7 @@ class OptimisedSettings(PrecisionSettings):
         64, "Texts scored at once.", unit="texts", minimum=1, maximum=1024, section=Section.REWARD
     )
     reward_precision: str = option(
-        "float32",
+        FLOAT32,
         "Number format in which reward model and judge read answers. Another than float32 needs an "
         "assessment of each that found it to order answers alike (its page says so).",
         choices=(FLOAT32, BFLOAT16, INT8),
@@ -274,7 +274,7 @@ class PPOSettings(OptimisedSettings):
     rollout_max_age: int | None = option(
         None,
         "With rollout_lag: answers drawn more optimizer steps ago are thrown away and drawn "
-        "afresh; empty allows those of one update.",
+        "again; empty allows those of one update.",
         unit="optimizer steps",
         minimum=1,
         section=Section.ACTORS,

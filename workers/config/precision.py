@@ -4,8 +4,6 @@ from dataclasses import dataclass
 
 from workers.config.parsing import Section, option
 
-NOT_RUN = "Not run on a GPU yet."
-
 
 @dataclass(frozen=True, kw_only=True)
 class PrecisionSettings:
@@ -45,7 +43,7 @@ class PrecisionSettings:
     liger: bool = option(
         False,
         "Liger's Triton kernels for norms, rotary positions and gated layers. Needs a GPU and the "
-        "package liger-kernel on the worker. " + NOT_RUN,
+        "package liger-kernel on the worker, and was not run on one yet.",
         section=Section.MEMORY,
     )
 

@@ -16,7 +16,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, Pretrained
 from workers.context import RunContext
 from workers.memory.ledger import Held, Kept, ModelShape, Plan
 from workers.models.forward import LOGITS_CHUNK
-from workers.models.loading import HALF, disable_dropout
+from workers.models.loading import Keep, disable_dropout
 from workers.models.lora import attach_policy_lora
 from workers.rewards.ensemble import is_ensemble, read_layout
 
@@ -448,11 +448,9 @@ def _precision(settings: Any, device: str) -> str:
 
 
 def _frozen_bytes(settings: Any, device: str, config: PretrainedConfig) -> int:
-    """Of a weight that does not train, as `workers.models.loading.Keep` keeps it."""
-    command = getattr(settings, "frozen_weights", "float32")
-    halved = (
-        config.dtype in HALF and device == "cuda" if command == "auto" else command != "float32"
-    )
+    """Of a weight that does not train."""
+    kept = Keep(frozen=getattr(settings, "frozen_weights", "float32"))
+    halved = kept.in_half(config.dtype, half_gpu=device == "cuda")
     return BYTES["bfloat16" if halved else "float32"]
 
 

@@ -69,15 +69,17 @@ class Keep:
     attention: str | None = None
     liger: bool = False
 
-    def in_half(self, files: torch.dtype | None) -> bool:
-        """Whether matrices are kept in bfloat16 where the files hold `files`."""
+    def in_half(self, files: torch.dtype | str | None, *, half_gpu: bool) -> bool:
+        """Whether matrices are kept in bfloat16 where the files hold `files`. `half_gpu`: on a GPU
+        that computes in it."""
         if self.frozen == "auto":
-            return files in HALF and on_half_gpu()
+            return files in HALF and half_gpu
         return self.frozen == "bfloat16"
 
     def of(self, model: PreTrainedModel) -> PreTrainedModel:
         """A frozen model in float32, its matrices kept as they are to be, in place."""
-        return hold_in_half(model) if self.in_half(files_dtype(model)) else model
+        wanted = self.in_half(files_dtype(model), half_gpu=on_half_gpu())
+        return hold_in_half(model) if wanted else model
 
 
 WHOLE = Keep()

@@ -130,21 +130,21 @@ def save(
     optimizer: torch.optim.Optimizer | Zero,
     state: TrainingState,
     *,
-    afresh: Callable[[], ActorCritic] | None = None,
+    fresh_model: Callable[[], ActorCritic] | None = None,
 ) -> None:
     """A model folder that any program can load, with the training state beside it.
 
     The first rank of a job writes; every rank must call. Weights that are split over the ranks are
-    brought together in the model that `afresh` makes; others need none.
+    brought together in the model that `fresh_model` makes; others need none.
     """
     whole = (
         gathered_weights(actor_critic, keep=ranks.is_first()) if is_split(actor_critic) else None
     )
     if ranks.is_first():
         model = actor_critic
-        if whole is not None and afresh is not None:
+        if whole is not None and fresh_model is not None:
             with torch.random.fork_rng():
-                model = afresh()
+                model = fresh_model()
             model.load_state_dict(whole)
         model.save(tokenizer, folder)
     moments: Any = optimizer.moments() if isinstance(optimizer, Zero) else optimizer.state.items()
@@ -230,7 +230,14 @@ def save_checkpoint(
     newest answers are published beside it: people can look into a run that still continues. Every
     rank must call; the first one writes."""
     folder = context.workdir / f"checkpoint-{state.step}"
-    save(folder, models.actor_critic, models.tokenizer, optimizer, state, afresh=models.afresh)
+    save(
+        folder,
+        models.actor_critic,
+        models.tokenizer,
+        optimizer,
+        state,
+        fresh_model=models.fresh_model,
+    )
     if not ranks.is_first():
         return
     kept.write(state_in(folder))

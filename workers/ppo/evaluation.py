@@ -26,7 +26,7 @@ from workers.models.forward import Reference
 from workers.ppo.distributed import by_first
 from workers.ppo.rollout import Rollout
 from workers.ppo.setup import Prompts
-from workers.rewards.build import afresh
+from workers.rewards.build import without_cache
 from workers.rewards.source import RewardSource, Scores, calibrate
 from workers.rl.losses import masked_sum
 from workers.rollouts.drawing import Answer, answer
@@ -75,7 +75,7 @@ class Baseline:
         prompts = [row[0] for row in self.kept]
         # A checkpoint of an earlier version does not say whether they ended.
         texts = [as_drawn(text, all(ended)) for _, text, *ended in self.kept]
-        return afresh(reward).score(prompts, texts).values
+        return without_cache(reward).score(prompts, texts).values
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

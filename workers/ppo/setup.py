@@ -21,7 +21,7 @@ from workers.contract.jobs import FSDP, ONE, ZERO2, ZERO3
 from workers.data.snapshot import TRAIN, Messages, Prompt, read_held_out_prompts, read_prompts
 from workers.layouts.gathered import is_split, whole_weights
 from workers.models.forward import Reference
-from workers.models.loading import is_quantised, keep, load_causal, load_tokenizer
+from workers.models.loading import is_quantised, keep, load_causal, load_tokenizer, on_half_gpu
 from workers.models.lora import attach_policy_lora
 from workers.ppo.distributed import RestingAdamW, Zero, split
 from workers.ppo.model import ActorCritic, critic_of
@@ -43,7 +43,9 @@ class Models:
     actor_critic: ActorCritic
     reference: Reference
     tokenizer: PreTrainedTokenizerBase
-    afresh: Callable[[], ActorCritic]  # another of the same kind, on the CPU, on this rank alone
+    fresh_model: Callable[
+        [], ActorCritic
+    ]  # another of the same kind, on the CPU, on this rank alone
     zero: Zero | None = None  # what DeepSpeed has made of `actor_critic`
 
     def whole(self) -> AbstractContextManager[None]:
@@ -85,9 +87,7 @@ def check_layout(context: RunContext) -> None:
 def make_accelerator(settings: PPOSettings) -> Accelerator:
     """Device, precision and processes. Weights stay in float32; bfloat16 is for the passes."""
     on_gpu = torch.cuda.is_available()
-    half = settings.precision == "bfloat16" or (
-        settings.precision == "auto" and on_gpu and torch.cuda.is_bf16_supported()
-    )
+    half = settings.precision == "bfloat16" or (settings.precision == "auto" and on_half_gpu())
     # What `accelerate launch` would have a model wrapped in; here the recipe splits it itself.
     for wrapper in ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED"):
         os.environ.pop(wrapper, None)
@@ -119,8 +119,8 @@ def load_models(context: RunContext, settings: PPOSettings) -> Models:
     actor_critic.eval()  # dropout is off anyway; nothing may differ between rollout and update
     if layout == FSDP and ranks.world() > 1:
         split(actor_critic, reference)
-    afresh = partial(_actor_critic, start, settings, layout, device=torch.device("cpu"))
-    return Models(actor_critic, reference, tokenizer, afresh)
+    fresh_model = partial(_actor_critic, start, settings, layout, device=torch.device("cpu"))
+    return Models(actor_critic, reference, tokenizer, fresh_model)
 
 
 def _actor_critic(

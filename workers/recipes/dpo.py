@@ -19,7 +19,6 @@ from trl import DPOConfig
 
 from workers.config.training import DPOSettings, SampledSettings
 from workers.context import RunContext
-from workers.contract.jobs import ONE
 from workers.data.snapshot import (
     TRAIN,
     JudgedAnswer,
@@ -34,6 +33,7 @@ from workers.models.loading import (
     keep,
     load_causal,
     load_tokenizer,
+    on_half_gpu,
     parameter_count,
     readable_length,
     trained_parameter_count,
@@ -207,9 +207,7 @@ def train_and_sum_up(
     }
 
 
-def with_reference(
-    policy: Any, settings: SampledSettings, layout: str = ONE
-) -> tuple[Any, Reference]:
+def with_reference(policy: Any, settings: SampledSettings, layout: str) -> tuple[Any, Reference]:
     """The policy to train, with adapters where they are asked for, and what it is compared with:
     itself as it is now, whatever path its configuration names."""
     if settings.gradient_checkpointing:
@@ -242,7 +240,7 @@ def _ask_reference(
     A copy of its own then leaves the accelerator, and comes back only to be sampled from.
     """
     device = reference.model.device
-    half = device.type == "cuda" and torch.cuda.is_bf16_supported()
+    half = on_half_gpu()
     key = reference_key(reference, pairs, "bfloat16" if half else "float32")
     resume = context.resume_path()
     known = Precomputed.load(resume, key) if resume is not None else None

@@ -184,10 +184,12 @@ class _Asked:
         return self.source.score_rows(self.source.encode(prompts, responses))
 
 
-def afresh(source: RewardSource) -> RewardSource:
+def without_cache(source: RewardSource) -> RewardSource:
     """The same source, that makes every score again; also those of a sum's parts."""
     if isinstance(source, CachedReward):
         return _Asked(source.source)
     if isinstance(source, WeightedSum):
-        return WeightedSum([replace(part, source=afresh(part.source)) for part in source.parts])
+        return WeightedSum(
+            [replace(part, source=without_cache(part.source)) for part in source.parts]
+        )
     return source

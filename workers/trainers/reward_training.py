@@ -19,7 +19,6 @@ from workers.artifacts import state_in, state_of
 from workers.config.training import RewardSettings
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
-from workers.contract.jobs import ONE
 from workers.layouts.shards import Shares
 from workers.models.loading import freeze_body, keep, load_scorer
 from workers.models.lora import attach_lora
@@ -43,7 +42,7 @@ def fresh_model(
     source: str | Path,
     tokenizer: PreTrainedTokenizerBase,
     settings: RewardSettings,
-    layout: str = ONE,
+    layout: str,
     *,
     seed: int,
 ) -> Any:

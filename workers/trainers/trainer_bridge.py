@@ -31,6 +31,7 @@ from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
 from workers.data.snapshot import TRAIN
 from workers.layouts.arguments import layout_arguments
+from workers.models.loading import on_half_gpu
 from workers.models.lora import body_of
 from workers.rules.engine import Violation, first_stop, live_engine, report, stop_error
 from workers.trainers.guarded_trainer import GuardedTrainer
@@ -272,7 +273,7 @@ def trainer_arguments(
         "seed": context.spec.seed,
         "data_seed": context.spec.seed,
         "use_cpu": not on_gpu,
-        "bf16": on_gpu and torch.cuda.is_bf16_supported(),
+        "bf16": on_half_gpu(),
         "activation_checkpointing": False,
         "dataloader_pin_memory": on_gpu,
         "remove_unused_columns": False,  # our collators know what they read

@@ -181,7 +181,7 @@ def test_a_run_stopped_while_actors_draw_leaves_no_process_and_goes_on_as_if_it_
     assert {n: {3: resumed.curve(n).get(3)} for n in after} == after
 
 
-def test_a_sigterm_while_it_draws_ahead_saves_and_the_next_attempt_draws_its_first_step_afresh(
+def test_a_sigterm_while_it_draws_ahead_saves_and_the_next_attempt_draws_its_first_step_again(
     shop: Workshop, run: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def end(drawer: RayDrawer) -> None:

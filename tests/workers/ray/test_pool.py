@@ -266,7 +266,7 @@ def test_answers_drawn_ahead_are_used_once_and_with_their_scores() -> None:
         assert ahead.dropped == 0
 
 
-def test_answers_too_old_or_to_other_questions_are_dropped_and_drawn_afresh() -> None:
+def test_answers_too_old_or_to_other_questions_are_dropped_and_drawn_again() -> None:
     chunks = chunks_of(MESSAGES, IDS, Sampling(4, seed=1), 3)
     others = chunks_of(MESSAGES, IDS, Sampling(4, seed=2), 3)
     with ScoreQueue(Counted()) as queue:

@@ -25,6 +25,7 @@ from tests.workers.recipes.test_resume import check_joined, curves, stop_and_res
 from workers.artifacts import state_of
 from workers.config import settings_for
 from workers.contract.events import RecipeError
+from workers.contract.jobs import ONE
 from workers.models.loading import load_causal, save_model
 from workers.recipes.dpo import with_reference
 from workers.trainers.dpo import FILE, PairTrainer, encode_pairs
@@ -68,7 +69,7 @@ def test_a_policy_edited_in_memory_is_its_own_reference_and_not_what_lies_at_its
         return policy
 
     settings = settings_for("dpo", {"lora_rank": rank})
-    policy, reference = with_reference(edited(), settings)
+    policy, reference = with_reference(edited(), settings, ONE)
     pairs = encode_pairs(word_tokenizer(), preferences(), 64)
     ours = PairTrainer(
         model=policy,
@@ -103,7 +104,7 @@ def test_adapters_that_are_trained_already_are_no_reference(tmp_path: Path) -> N
 
     def trained() -> Any:
         settings = settings_for("dpo", {"lora_rank": 4})
-        policy, reference = with_reference(tiny_llama(), settings)
+        policy, reference = with_reference(tiny_llama(), settings, ONE)
         with torch.no_grad():
             for name, weight in policy.named_parameters():
                 if "lora_B" in name:
