@@ -164,6 +164,28 @@ def test_a_checkpoint_of_adapters_over_4_bits_answers_as_they_did(
         assert (said(plain) - said(load_causal(wide_folder))).abs().max() > 0.05
 
 
+def test_answering_in_between_changes_no_gradient_of_adapters_over_4_bits(
+    wide_folder: Path,
+) -> None:
+    """On processors with AVX512-BF16 the library would go over to a kernel without gradients."""
+    model = attach_policy_lora(
+        load_causal(wide_folder, keep=Keep(four_bit=True)), rank=2, alpha=4.0
+    )
+    trained = [p for p in model.parameters() if p.requires_grad]
+    for parameter in trained:
+        torch.nn.init.normal_(parameter, std=0.1)
+
+    def gradients() -> list[Tensor]:
+        return list(torch.autograd.grad(said(model).mean(), trained))
+
+    before = gradients()
+    with torch.no_grad():
+        said(model)
+    after = gradients()
+    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+    assert all(gradient.abs().max() > 0 for gradient in before)
+
+
 def test_the_ledger_knows_what_they_take(tmp_path: Path) -> None:
     config = LlamaConfig(
         vocab_size=2000,

@@ -223,6 +223,17 @@ def four_bits() -> BitsAndBytesConfig:
     )
 
 
+def _keep_gradients(model: nn.Module) -> None:
+    """On a processor with AVX512-BF16, a pass without gradients makes bitsandbytes repack a weight
+    for a kernel that has none, also for the passes of training that follow: dropout is off here, so
+    it takes a model that trains for one that answers. Its own layout is kept instead."""
+    from bitsandbytes.nn import Linear4bit
+
+    for module in model.modules():
+        if isinstance(module, Linear4bit):
+            module.support_avx512bf16_for_cpu = False
+
+
 def use_liger(model: PreTrainedModel) -> None:
     """Its kernels in the layers of `model`, in place; losses are ours."""
     apply_liger_kernel(model, {"fused_linear_cross_entropy": False, "cross_entropy": False})
@@ -308,6 +319,8 @@ def _kept(
     _check_finite(model, source)
     if keep.liger:
         use_liger(model)
+    if keep.four_bit:
+        _keep_gradients(model)
     held: Any = model if keep.four_bit else keep.of(model)
     placed: PreTrainedModel = held if keep.four_bit else held.to(device)
     return placed
