@@ -10,12 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from transformers import PreTrainedTokenizerBase
-
 from workers.artifacts import file_sha256
 from workers.context import RunContext
 from workers.contract.events import Generated, Sample
-from workers.data.batches import encode_prompt
 from workers.data.snapshot import Messages
 from workers.rollouts.drawing import Answer
 
@@ -25,15 +22,6 @@ from workers.rollouts.drawing import Answer
 def choose(available: int, count: int, seed: int) -> list[int]:
     """`count` of the indices below `available`, by seed, in order."""
     return sorted(random.Random(seed).sample(range(available), min(count, available)))
-
-
-def encode_fitting(
-    tokenizer: PreTrainedTokenizerBase, prompts: Sequence[Messages], max_length: int
-) -> tuple[list[Messages], list[list[int]]]:
-    """The prompts of at most `max_length` tokens, and their ids."""
-    encoded = [(prompt, encode_prompt(tokenizer, prompt)) for prompt in prompts]
-    fitting = [(prompt, ids) for prompt, ids in encoded if len(ids) <= max_length]
-    return [prompt for prompt, _ in fitting], [ids for _, ids in fitting]
 
 
 def emit_samples(

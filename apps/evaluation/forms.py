@@ -13,7 +13,7 @@ from apps.evaluation.services.reviewing import LEAST_REASON
 from apps.training.forms.launch import RunForm
 from apps.training.models import Checkpoint, Run
 from apps.training.selectors.pages import checkpoint_choices
-from apps.training.services.kinds import POLICIES
+from apps.training.services.kinds import ANSWERING
 from workers.contract.asking import MAX_CHARACTERS
 
 # What each input makes measurable, said where it is chosen.
@@ -155,7 +155,7 @@ class QuestionForm(forms.Form):
     ) -> None:
         super().__init__(data, initial={**DEFAULTS, **(initial or {})})
         choices = [
-            (key.partition(":")[2], words) for key, words in checkpoint_choices(project, POLICIES)
+            (key.partition(":")[2], words) for key, words in checkpoint_choices(project, ANSWERING)
         ]
         if model is not None and model.pk not in dict(choices):
             choices.insert(0, (model.pk, f"{model.run.name} · step {model.step:,} · {model.pk}"))

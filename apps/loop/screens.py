@@ -66,6 +66,7 @@ _OTHER_USES = {
     Run.Kind.SFT: "train a reward model or a policy from it",
     Run.Kind.REGISTER_POLICY: "train a reward model or a policy from it",
     Run.Kind.REGISTER_ENCODER: "train a reward model from it",
+    Run.Kind.SERVED: "ask it, or compare a policy with it",
 }
 
 

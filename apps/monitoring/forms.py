@@ -26,7 +26,7 @@ from apps.monitoring.services.watches import (
 from apps.monitoring.stages import STAGE_NAMES
 from apps.training.models import Checkpoint
 from apps.training.selectors.pages import input_resolve, snapshot_choices
-from apps.training.services.kinds import KINDS, POLICIES, REWARDS
+from apps.training.services.kinds import ANSWERING, KINDS, REWARDS
 from workers.diagnosis.reading import MOST_BYTES
 
 MOST_CHOICES = 200
@@ -121,7 +121,7 @@ class WatchForm(_Asking):
             initial["name"] = f"{checkpoint.run.name}, step {checkpoint.step:,}"[:LONGEST_NAME]
         super().__init__(data, initial=initial)
         self.project = project
-        policies, rewards = model_choices(project, POLICIES), model_choices(project, REWARDS)
+        policies, rewards = model_choices(project, ANSWERING), model_choices(project, REWARDS)
         groups = [("Policies", policies), ("Reward models", rewards)]
         self.fields["checkpoint"].choices = [
             ("", "Choose a model"),
@@ -195,7 +195,7 @@ class RetargetForm(_Asking):
 
     def __init__(self, data: Mapping[str, Any] | None = None, *, watch: Watch) -> None:
         super().__init__(data, prefix="retarget")
-        kinds = POLICIES if watch.kind == Watch.Kind.POLICY else REWARDS
+        kinds = ANSWERING if watch.kind == Watch.Kind.POLICY else REWARDS
         current = f"checkpoint:{watch.checkpoint_id}"
         rows = [row for row in model_choices(watch.project, kinds) if row[0] != current]
         self.fields["checkpoint"].choices = [("", "Choose a model"), *rows]

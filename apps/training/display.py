@@ -231,6 +231,10 @@ _READ = {
     "registered_as": "Registered as",
     "model": "Read from",
     "adapter": "With the adapter",
+    "at": "Answers at",
+    "served_model": "Model of the server",
+    "says": "Says that it is",
+    "said": "Its answer to “Say hello.”",
     "architecture": "Architecture",
     "parameters": "Parameters",
     "dtype": "Precision",
@@ -246,7 +250,7 @@ _READ = {
 
 def read_of(run: Run) -> Facts:
     """What a registering run read of its model; empty of other runs."""
-    if not run.kind.startswith("register_"):
+    if not run.kind.startswith("register_") and run.kind != Run.Kind.SERVED:
         return []
     return [(words, run.summary[name]) for name, words in _READ.items() if run.summary.get(name)]
 

@@ -34,6 +34,7 @@ class Run(Named):
         REGISTER_POLICY = "register_policy", "Registered policy"
         REGISTER_REWARD = "register_reward", "Registered reward model"
         REGISTER_ENCODER = "register_encoder", "Registered encoder"
+        SERVED = "served", "Served model"
         PUSH = "push", "Push to a hub"
         IMPORTED = "imported", "Imported"
         DRILL = "drill", "Test run"

@@ -1,6 +1,7 @@
 """Registering a model: launched like any run, offered for its purpose, shown with what was read."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from django.test import Client
 
 from apps.accounts.models import Project, User
 from apps.common.errors import DomainError
+from apps.snapshots.models import Snapshot
 from apps.training.forms.launch import RunForm
 from apps.training.models import Checkpoint, Run, RunInput
 from apps.training.selectors.reference import sft_of
@@ -125,3 +127,104 @@ def test_the_pages_of_run_and_model_show_what_was_read(
     assert page in client.get(f"/p/{project.slug}/models/{reward.pk}/").content.decode()
     for address in (page, f"{page}assess/", f"/p/{project.slug}/overview/"):
         assert client.get(address).status_code == 200
+
+
+SERVED = {"url": "https://models.example/v1", "model": "/srv/any name 7b"}
+TOLD = {"step": 0, "served_model": "/srv/any name 7b", "at": "models.example/v1/chat/completions"}
+
+
+@pytest.fixture
+def served(project: Project) -> Checkpoint:
+    run = run_make(
+        project,
+        kind="served",
+        name="their 7B",
+        config=SERVED,
+        attempt=1,
+        state="running",
+        ended_at=None,
+    )
+    report(run, Opened(), saved(0, "last", "final"), Finished(step=0, summary=TOLD))
+    return Checkpoint.objects.get(run=run)
+
+
+def test_the_form_launches_a_run_that_registers_a_server(
+    client: Client, project: Project, emil: User
+) -> None:
+    client.force_login(emil)
+    address = f"/p/{project.slug}/runs/new/served/"
+    assert address in client.get(f"/p/{project.slug}/runs/new/").content.decode()
+    sent = {"name": "theirs", "seed": 0, "key": "k", "queue": "gpu"}
+    sent |= {f"c_{name}": value for name, value in SERVED.items()}
+    assert client.post(address, sent).status_code == 302
+    run = Run.objects.get()
+    assert (run.kind, run.queue) == ("served", "short")
+    assert SERVED.items() <= run.config.items()
+    for wrong, field in (
+        ({"c_url": "ftp://x"}, "c_url"),
+        ({"c_model": ""}, "c_model"),
+        ({"c_token_env": "SECRET_KEY"}, "c_token_env"),
+        ({"c_tokenizer": "/etc"}, "c_tokenizer"),
+        ({"c_n": "2"}, "c_tokenizer"),
+    ):
+        answer = client.post(address, sent | {"key": "l"} | wrong)
+        assert answer.status_code == 422, wrong
+        assert list(answer.context["form"].errors) == [field]
+    assert Run.objects.count() == 1
+
+
+def test_a_served_model_answers_and_trains_nothing(project: Project, served: Checkpoint) -> None:
+    takers = {
+        ("generate", "policy"): True,
+        ("generate", "sft"): True,
+        ("evaluate", "policy"): True,
+        ("evaluate", "sft"): True,
+        ("assess", "policy"): True,
+        ("probe", "policy"): True,
+        ("dpo", "sft"): False,
+        ("ppo", "policy"): False,
+        ("reward", "base"): False,
+        ("check", "policy"): False,
+        ("push", "model"): False,
+    }
+    for (kind, role), fits in takers.items():
+        with pytest.raises(DomainError) as refused:  # what else is missing, at the latest
+            inputs_check(project_id=project.pk, kind=kind, config={}, inputs={role: served})
+        assert (refused.value.code != "wrong_input") == fits, (kind, role)
+
+
+def test_a_served_input_has_its_server_and_a_probe_wants_its_tokenizer(
+    project: Project, served: Checkpoint, snapshot_make: Callable[..., Snapshot]
+) -> None:
+    prompts = snapshot_make(kind="prompts")
+    given = {"project_id": project.pk, "inputs": {"policy": served, "prompts": prompts}}
+    inputs_check(kind="generate", config={"server": {}}, **given)
+    inputs_check(kind="generate", config={"server": SERVED | {"serves": "sft"}}, **given)
+    with pytest.raises(DomainError) as refused:
+        inputs_check(kind="generate", config={"server": SERVED}, **given)
+    assert (refused.value.code, refused.value.field) == ("served_already", "config.server")
+
+    rule = {"reward": {"type": "token_count", "token": "a"}}
+    with pytest.raises(DomainError) as refused:
+        inputs_check(kind="probe", config=rule, **given)
+    assert (refused.value.code, refused.value.field) == ("no_tokenizer", "inputs.policy")
+    served.run.config = SERVED | {"tokenizer": "org/model"}
+    inputs_check(kind="probe", config=rule, **given)
+
+
+def test_the_pages_of_a_served_model_say_where_it_answers_and_offer_no_weights(
+    client: Client, project: Project, emil: User, served: Checkpoint
+) -> None:
+    client.force_login(emil)
+    page = client.get(f"/p/{project.slug}/models/{served.pk}/").content.decode()
+    assert "models.example/v1/chat/completions" in page
+    assert "It answers at its server" in page
+    assert "/srv/any name 7b, served at models.example" in page, "its card"
+    assert "vllm serve" not in page
+    assert "/download/" not in page
+    assert f"playground/?model={served.pk}" in page
+    run = client.get(f"/p/{project.slug}/runs/{served.run_id}/").content.decode()
+    assert "models.example/v1/chat/completions" in run
+    for address in ("models/", "playground/", "overview/", "monitoring/"):
+        assert client.get(f"/p/{project.slug}/{address}").status_code == 200
+    assert client.get(f"/p/{project.slug}/models/{served.pk}/download/").status_code == 404

@@ -15,9 +15,12 @@ import torch
 from tests.training.stack import Process, wait_until
 from tests.workers.asked import ask, emptied, put_model, reply, said
 from tests.workers.recipes.language import tiny_gpt2, word_tokenizer
+from tests.workers.scored import put_tree
+from tests.workers.servers.stub import Body, Stub, status, text
 from workers.answering import answerer as module
 from workers.answering.__main__ import main as answering_main
 from workers.answering.answerer import Answerer, Models
+from workers.config.server import ServedModelSettings
 from workers.contract import asking as contract
 from workers.contract import fleet
 from workers.contract.asking import CHANNEL
@@ -27,6 +30,7 @@ from workers.data.batches import encode_prompt
 from workers.models.loading import load_causal, load_tokenizer, stop_ids
 from workers.request_queue import Keeper, RequestQueue
 from workers.rollouts.local import Sampling, generate
+from workers.servers.answers import write_served
 
 client = pytest.fixture(emptied)
 Two = tuple[str, dict[str, str], dict[str, str]]
@@ -152,6 +156,47 @@ def test_a_model_that_fails_says_why_and_the_other_one_answers(
     (long,) = reply(client, "long").answers
     assert long.error["code"] == "prompt_too_long"
     assert "this model reads 64" in long.error["message"]
+
+
+def test_a_served_model_is_asked_at_its_server_beside_one_that_is_loaded(
+    client, models: Two, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INFERENCE_HOSTS", "127.0.0.1")
+    monkeypatch.setenv("NO_PROXY", "*")
+    url, first, _ = models
+
+    def told(body: Body, k: int) -> Any:
+        return text("good dog", reason="length") if k == 0 else status(429, "busy")
+
+    stub = Stub(told)
+    try:
+        settings = ServedModelSettings(url=stub.url, model="large", stop=("!",))
+        write_served(tmp_path / "served", settings, None)
+        _, uri, sha256 = put_tree(Path(url).parent, tmp_path / "served", "served")
+        theirs = {"uri": uri, "sha256": sha256}
+        worker = answerer(client, tmp_path)
+        ask(client, "q", url, theirs, first, **DRAWN)
+        ask(client, "again", url, theirs, **DRAWN)
+        assert [worker.turn(), worker.turn()] == [1, 1]
+    finally:
+        stub.close()
+    said, here = reply(client, "q").answers
+    assert (said.text, said.state, said.tokens) == ("good dog", contract.CUT, 3)
+    assert here.text
+    assert stub.bodies[0] == {
+        "path": "/v1/chat/completions",
+        "model": "large",
+        "messages": [{"role": "user", "content": "the cat"}],
+        "max_tokens": 12,
+        "temperature": 1.0,
+        "top_p": 0.9,
+        "seed": 7,
+        "stop": ["!"],
+    }
+    (busy,) = reply(client, "again").answers
+    assert (busy.state, busy.error["code"]) == (contract.FAILED, "inference_server_answer")
+    assert "429" in busy.error["message"]
+    assert len(stub.bodies) == 2, "somebody waits: it is asked once"
 
 
 def test_a_question_that_cannot_be_read_is_answered_with_the_field(client, tmp_path: Path) -> None:

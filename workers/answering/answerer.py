@@ -18,13 +18,15 @@ from workers.contract import asking as contract
 from workers.contract import fleet
 from workers.contract.asking import Answer, AskReply, AskRequest
 from workers.contract.channel import to_json
-from workers.contract.events import RecipeError
+from workers.contract.events import Fault, RecipeError
 from workers.contract.wire import QUEUE_SHORT, ContractError
 from workers.request_queue import RequestQueue, Taken
 
 if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from workers.config.server import ServerSettings
 
 log = logging.getLogger(__name__)
 TOLD_EVERY_S = 0.25
@@ -46,12 +48,20 @@ class Loaded:
     stop: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """A model that answers at its server; `tokenizer` where its chat template is applied here."""
+
+    settings: "ServerSettings"
+    tokenizer: "PreTrainedTokenizerBase | None"
+
+
 class Models:
     """The last models asked, by content hash."""
 
     def __init__(self, cache: Path) -> None:
         self._cache = cache
-        self._loaded: OrderedDict[str, Loaded] = OrderedDict()
+        self._loaded: OrderedDict[str, Loaded | Elsewhere] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._loaded)
@@ -59,7 +69,7 @@ class Models:
     def has(self, sha256: str) -> bool:
         return sha256 in self._loaded
 
-    def get(self, named: Any, artifacts_url: str) -> Loaded:
+    def get(self, named: Any, artifacts_url: str) -> Loaded | Elsewhere:
         """Loads, and lets go of the one unused longest. Raises `ArtifactError`, `RecipeError`."""
         sha256 = named["sha256"]
         if sha256 not in self._loaded:
@@ -69,11 +79,18 @@ class Models:
         self._loaded.move_to_end(sha256)
         return self._loaded[sha256]
 
-    def _load(self, uri: str, sha256: str, artifacts_url: str) -> Loaded:
+    def _load(self, uri: str, sha256: str, artifacts_url: str) -> Loaded | Elsewhere:
         from workers.models.loading import freeze, load_causal, load_tokenizer, stop_ids
+        from workers.servers.answers import is_served, read_served
 
         store = Store(artifacts_url)
         folder = store.get_tree(uri, sha256=sha256, cache=self._cache, with_state=False)
+        if is_served(folder):
+            settings, tokenizer = read_served(folder)
+            # Somebody waits for it: a question is asked once, and given up as any other is.
+            seconds = min(settings.timeout_s, contract.ANSWER_SECONDS)
+            patience = replace(settings, timeout_s=seconds, retries=0)
+            return Elsewhere(patience, None if settings.api == "chat" else tokenizer)
         tokenizer = load_tokenizer(folder)
         model = freeze(load_causal(folder))
         return Loaded(model, tokenizer, stop_ids(model, tokenizer))
@@ -150,7 +167,10 @@ class Answerer:
             told.say(place, Answer(contract.LOADING))
         loaded = self._models.get(named, asked.artifacts_url)
         told.say(place, Answer(contract.WRITING))
-        write(asked, loaded, lambda answer: told.watch(place, answer))
+        if isinstance(loaded, Elsewhere):
+            told.say(place, ask_there(asked, loaded))
+        else:
+            write(asked, loaded, lambda answer: told.watch(place, answer))
 
     def _failure(self, error: Exception) -> tuple[str, str]:
         match error:
@@ -226,6 +246,27 @@ def write(asked: AskRequest, loaded: Loaded, tell: Callable[[Answer], bool]) -> 
     ended = contract.ENDED if bool(found.ended[0]) else why or contract.CUT
     seconds = time.monotonic() - begun
     tell(Answer(ended, str(found.texts[0]), int(found.lengths[0]), seconds))
+
+
+def ask_there(asked: AskRequest, model: Elsewhere) -> Answer:
+    """The whole answer at once. Raises `RecipeError` where the server gives none."""
+    from workers.rollouts.local import Sampling
+    from workers.servers.answers import request_body
+    from workers.servers.client import Server, Unanswered
+
+    begun, server = time.monotonic(), Server(model.settings)
+    sampling = Sampling(asked.max_new_tokens, asked.temperature, asked.top_p, seed=asked.seed)
+    messages = [dict(one) for one in asked.messages]
+    body = request_body(model.settings, model.tokenizer, messages, sampling)
+    try:
+        with server.open() as client:
+            (said,) = server.ask(client, body)
+    except Unanswered as error:
+        raise RecipeError(
+            "inference_server_answer", Fault.DATA, server.told(f"gave no answer: {error}")
+        ) from error
+    ended = contract.ENDED if said.ended else contract.CUT
+    return Answer(ended, said.text, said.tokens or 0, time.monotonic() - begun)
 
 
 def training_here(client: redis.Redis) -> bool:

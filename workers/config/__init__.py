@@ -24,6 +24,7 @@ from workers.config.inference import (
 )
 from workers.config.parsing import SettingField, SettingsError, read, setting_fields
 from workers.config.policy import PPOSettings
+from workers.config.server import ServedModelSettings
 from workers.config.training import DPOSettings, KTOSettings, RewardSettings, SFTSettings
 from workers.rules.choices import guard_errors
 
@@ -42,6 +43,7 @@ SETTINGS: dict[str, type] = {
     "register_policy": RegisterSettings,
     "register_reward": RegisterSettings,
     "register_encoder": RegisterSettings,
+    "served": ServedModelSettings,
     "push": PushSettings,
     "drill": DrillSettings,
 }

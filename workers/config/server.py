@@ -1,4 +1,5 @@
-"""The `server` of a configuration: an OpenAI-compatible server that speaks for a model.
+"""An OpenAI-compatible server that speaks for a model: the `server` of a configuration, and a
+model that is registered by nothing but its server.
 
     {"url": "http://127.0.0.1:8000/v1", "model": "policy-7b"}
 
@@ -9,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workers.config.parsing import SettingsError, option, read
+from workers.config.parsing import Section, SettingsError, option, read
 from workers.config.rewards import NAME, url_errors
 
 # And names that begin with it: an engineer must not have any other secret sent out.
@@ -39,22 +40,29 @@ OWN_FIELDS = frozenset(
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServerSettings:
+class EndpointSettings:
     """Where a model is served, and how patiently it is asked."""
 
-    url: str = option("", "The address before /chat/completions, mostly ending in /v1.")
-    model: str = option("", "What the server calls the model.")
-    serves: str = option(POLICY, "Which input of the run it answers for.", choices=(POLICY, SFT))
+    url: str = option(
+        "",
+        "The address before /chat/completions, mostly ending in /v1.",
+        section=Section.MODEL,
+        main=True,
+    )
+    model: str = option("", "What the server calls the model.", section=Section.MODEL, main=True)
     api: str = option(
         CHAT,
         "chat: the server applies its chat template; completions: the worker applies that of the "
         "input's tokenizer and sends text.",
         choices=(CHAT, COMPLETIONS),
+        section=Section.MODEL,
     )
     token_env: str | None = option(
         None,
         f"The worker's environment variable with the bearer token: {TOKEN_VARIABLE} or a name that "
         "begins with it.",
+        section=Section.MODEL,
+        main=True,
     )
     timeout_s: float = option(
         120.0,
@@ -83,11 +91,6 @@ class ServerSettings:
         minimum=0.0,
         maximum=0.5,
     )
-    update_weights: bool = option(
-        False,
-        "Send the input's weights to the server before it is asked: to a vLLM that was started for "
-        "it, from a machine with vllm and a GPU.",
-    )
     extra: Mapping[str, Any] = option(
         {}, 'Further fields of every request, such as {"min_p": 0.05}; the server must know them.'
     )
@@ -103,14 +106,57 @@ class ServerSettings:
             or (name.startswith(TOKEN_VARIABLE + "_") and NAME.fullmatch(name))
         ):
             errors.append(f"token_env: must be {TOKEN_VARIABLE} or begin with {TOKEN_VARIABLE}_")
-        if self.update_weights and name is not None:
-            errors.append(
-                "update_weights: must be off with a token_env: TRL's client sends no token"
-            )
         if len(self.stop) > 4 or not all(self.stop):
             errors.append("stop: must hold four texts at most, and none that is empty")
         if own := sorted(OWN_FIELDS & self.extra.keys()):
             errors.append(f"extra: must not hold {', '.join(own)}, which other settings decide")
+        return errors
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerSettings(EndpointSettings):
+    """The server of a run, which answers for one of its inputs."""
+
+    serves: str = option(POLICY, "Which input of the run it answers for.", choices=(POLICY, SFT))
+    update_weights: bool = option(
+        False,
+        "Send the input's weights to the server before it is asked: to a vLLM that was started for "
+        "it, from a machine with vllm and a GPU.",
+    )
+
+    def check(self) -> list[str]:
+        errors = super().check()
+        if self.update_weights and self.token_env is not None:
+            errors.append(
+                "update_weights: must be off with a token_env: TRL's client sends no token"
+            )
+        return errors
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServedModelSettings(EndpointSettings):
+    """A model that is registered by its server: nobody here has its weights."""
+
+    tokenizer: str | None = option(
+        None,
+        "Folder on the worker or hub id of its tokenizer. Only needed for probes, the api "
+        "'completions', n over 1, and servers that do not count tokens.",
+        section=Section.MODEL,
+        main=True,
+    )
+
+    def check(self) -> list[str]:
+        errors = super().check()
+        if self.tokenizer is None:
+            if self.api == COMPLETIONS:
+                errors.append(
+                    "tokenizer: name one: with the api 'completions' its chat template is applied "
+                    "here"
+                )
+            if self.n > 1:
+                errors.append(
+                    "tokenizer: name one: with n over 1 the tokens of an answer are counted here"
+                )
         return errors
 
 

@@ -59,6 +59,15 @@ def encode_prompt(
     return _template(tokenizer, prompt, add_generation_prompt=True, **variables)
 
 
+def encode_fitting(
+    tokenizer: PreTrainedTokenizerBase, prompts: Sequence[Messages], max_length: int
+) -> tuple[list[Messages], list[list[int]]]:
+    """The prompts of at most `max_length` tokens, and their ids."""
+    encoded = [(prompt, encode_prompt(tokenizer, prompt)) for prompt in prompts]
+    fitting = [(prompt, ids) for prompt, ids in encoded if len(ids) <= max_length]
+    return [prompt for prompt, _ in fitting], [ids for _, ids in fitting]
+
+
 def encode_pair(
     tokenizer: PreTrainedTokenizerBase,
     prompt: Messages,

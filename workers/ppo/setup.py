@@ -18,6 +18,7 @@ from workers.config.policy import OptimisedSettings, PPOSettings
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
 from workers.contract.jobs import FSDP, ONE, ZERO2, ZERO3
+from workers.data.batches import encode_fitting
 from workers.data.snapshot import TRAIN, Messages, Prompt, read_held_out_prompts, read_prompts
 from workers.layouts.gathered import is_split, whole_weights
 from workers.models.forward import Reference
@@ -26,7 +27,7 @@ from workers.models.lora import attach_policy_lora
 from workers.ppo.distributed import RestingAdamW, Zero, split
 from workers.ppo.model import ActorCritic, critic_of
 from workers.rollouts.local import derive_seed
-from workers.samples import choose, encode_fitting
+from workers.samples import choose
 
 if TYPE_CHECKING:
     from workers.config.inference import AskingSettings

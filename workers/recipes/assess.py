@@ -37,8 +37,8 @@ from workers.rewards.model import EnsembleReward, ModelReward, threshold_of
 from workers.rewards.source import RewardSource
 from workers.rollouts.drawing import answer
 from workers.rollouts.local import Sampling, derive_seed
-from workers.samples import choose, encode_fitting
-from workers.servers.answers import served_input
+from workers.samples import choose
+from workers.servers.answers import fitting_prompts, served_inputs, summaries
 from workers.servers.asking import Cancelled
 
 # Answers of the models that are asked about: one to each prompt, and many for best-of-n.
@@ -46,7 +46,7 @@ from workers.servers.asking import Cancelled
 
 class Models:
     """`looking.Answering` by the checkpoints of the run's inputs. One model is held at a time, and
-    none for the one that is served."""
+    none for what is served."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Models:
         self._context = context
         self._settings = settings
         self._drawn = drawn
-        self.served = served_input(context, settings.server)
+        self.served = served_inputs(context, settings.server)
         self._held: tuple[str, PreTrainedModel, PreTrainedTokenizerBase] | None = None
 
     def has(self, role: str) -> bool:
@@ -72,10 +72,9 @@ class Models:
             return []
         folder = self._context.input_path("prompts")
         rows = read_held_out_prompts(folder, without=(SMOKE,))
-        tokenizer = load_tokenizer(self._context.input_path(role))
-        fitting, _ = encode_fitting(
-            tokenizer, [row.messages for row in rows], self._settings.max_prompt_length
-        )
+        asked = [row.messages for row in rows]
+        longest = self._settings.max_prompt_length
+        fitting = fitting_prompts(self._context, self.served, role, asked, longest)
         kept = [row for row in rows if row.messages in fitting]
         if len(kept) < len(rows):
             self._context.log(
@@ -95,8 +94,10 @@ class Models:
             top_k=self._settings.top_k,
             seed=seed,
         )
-        if self.served and role == self.served.role:
-            given = self.served.answer(prompts, sampling, doing=f"asking the server, {purpose}")
+        if role in self.served:
+            given = self.served[role].answer(
+                prompts, sampling, doing=f"asking the server, {purpose}"
+            )
             self._drawn(DRAWN * len(prompts))
             return [one.text for one in given]
         model, tokenizer = self._model(role)
@@ -164,7 +165,7 @@ def run(context: RunContext) -> dict[str, Any]:
         rows={name: len(of) for name, of in rows.items()},
     )
     phases.finish()
-    return summary | ({"server": models.served.as_summary()} if models.served else {})
+    return summary | summaries(models.served)
 
 
 def _other(context: RunContext) -> list[Preference]:

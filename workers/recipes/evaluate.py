@@ -8,7 +8,7 @@ answer the same prompts; differences are paired.
 
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -33,8 +33,8 @@ from workers.rewards.rules import phrase_pattern, plain, same_text
 from workers.rewards.source import RewardSource
 from workers.rollouts.drawing import SCORE, Answer, answer, measure_latency, save_latency
 from workers.rollouts.local import derive_seed
-from workers.samples import choose, emit_samples, encode_fitting
-from workers.servers.answers import Served, served_input
+from workers.samples import choose, emit_samples
+from workers.servers.answers import Served, fitting_prompts, served_inputs, summaries
 from workers.servers.asking import Cancelled
 
 CONFIG = EvaluateSettings
@@ -45,8 +45,8 @@ def run(context: RunContext) -> dict[str, Any]:
     """Answer, score, compare; the report is the summary, an artifact and metric points."""
     settings: EvaluateSettings = settings_for("evaluate", context.spec.config)
     set_seed(context.spec.seed)
-    rows = _prompts(context, settings)
-    served = served_input(context, settings.server)
+    served = served_inputs(context, settings.server)
+    rows = _prompts(context, settings, served)
     try:
         policy_answers = _answers(context, settings, rows, "policy", served)
         sft_answers = _answers(context, settings, rows, "sft", served)
@@ -64,8 +64,7 @@ def run(context: RunContext) -> dict[str, Any]:
         "policy": _behaviour(policy_answers),
         "sft": _behaviour(sft_answers),
     }
-    if served:
-        report["server"] = served.as_summary()
+    report |= summaries(served)
     scores: dict[str, list[float]] = {}
     for name, source in sources.items():
         scores[name] = _score(source, rows, policy_answers)
@@ -93,14 +92,14 @@ def run(context: RunContext) -> dict[str, Any]:
     return {"step": 1, **report}
 
 
-def _prompts(context: RunContext, settings: EvaluateSettings) -> list[Prompt]:
+def _prompts(
+    context: RunContext, settings: EvaluateSettings, served: Mapping[str, Served]
+) -> list[Prompt]:
     """The same choice for every policy of this seed; `draws` copies of each prompt."""
     folder = context.input_path("prompts")
     rows = read_held_out_prompts(folder)
-    tokenizer = load_tokenizer(context.input_path("policy"))
-    fitting, _ = encode_fitting(
-        tokenizer, [row.messages for row in rows], settings.max_prompt_length
-    )
+    asked = [row.messages for row in rows]
+    fitting = fitting_prompts(context, served, "policy", asked, settings.max_prompt_length)
     rows = [row for row in rows if row.messages in fitting]
     chosen = [rows[i] for i in choose(len(rows), settings.max_prompts, context.spec.seed)]
     return [row for row in chosen for _ in range(settings.draws)]
@@ -111,20 +110,21 @@ def _answers(
     settings: EvaluateSettings,
     rows: Sequence[Prompt],
     role: str,
-    served: Served | None,
+    served: Mapping[str, Served],
 ) -> list[Answer]:
     """Answers of one model. The policy's carry their divergence from the SFT model where the whole
     distribution was sampled, which is when it can be measured; a server's never do."""
     context.progress(0, 1, f"answering as {role}")
     sampling = sampling_of(settings, derive_seed(context.spec.seed, "evaluate"))
-    if served and role == served.role:
-        return served.answer([row.messages for row in rows], sampling)
+    if role in served:
+        return served[role].answer([row.messages for row in rows], sampling)
     tokenizer = load_tokenizer(context.input_path(role))
     ids = [encode_prompt(tokenizer, row.messages) for row in rows]
     whole = settings.temperature > 0 and settings.top_p == 1.0 and settings.top_k == 0
+    known = "sft" not in served or served["sft"].has_weights
     reference = (
         Reference(freeze(load_causal(context.input_path("sft"))))
-        if role == "policy" and whole
+        if role == "policy" and whole and known
         else None
     )
     return answer(
@@ -141,7 +141,7 @@ def _latency(
     context: RunContext,
     settings: EvaluateSettings,
     rows: Sequence[Prompt],
-    served: Served | None,
+    served: Mapping[str, Served],
     reward: RewardSource,
 ) -> dict[str, Any]:
     """The policy's answers timed where they are served, alone and with their score.
@@ -150,20 +150,18 @@ def _latency(
     """
     context.progress(0, 1, "timing answers")
     asked = itertools.count()
-    tokenizer = load_tokenizer(context.input_path("policy"))
-    here = (
-        None
-        if served and served.role == "policy"
-        else freeze(load_causal(context.input_path("policy")))
-    )
+    there = served.get("policy")
+    here = None if there else freeze(load_causal(context.input_path("policy")))
+    tokenizer = None if there else load_tokenizer(context.input_path("policy"))
 
     def answered(i: int) -> tuple[Prompt, Answer]:
         row = rows[i % len(rows)]
         seed = derive_seed(context.spec.seed, "latency", context.spec.attempt, next(asked))
         sampling = sampling_of(settings, seed)
-        if here is None and served is not None:
-            return row, served.answer([row.messages], sampling, doing="timing answers")[0]
+        if there:
+            return row, there.answer([row.messages], sampling, doing="timing answers")[0]
         assert here is not None  # noqa: S101 — one of the two answers
+        assert tokenizer is not None  # noqa: S101
         return row, answer(here, tokenizer, [encode_prompt(tokenizer, row.messages)], sampling)[0]
 
     def alone(i: int) -> int:

@@ -1,10 +1,11 @@
 """Fresh pairs of answers for people to compare.
 
 Inputs: `policy`, `prompts`, and for the opponent "baseline" also `sft`. The models answer here, or
-one of them where it is served (`server`). Writes candidates.jsonl,
-one pair a line, and announces it; the web side puts the pairs into the label queue. Which of the
-two stands first is settled there, per person. Pairs with an answer that the filter blocks are left
-out; against the opponent "revision" revisions.jsonl holds the same pairs as preferences.
+where they are served (`server`, or a model that is registered by its server). Writes
+candidates.jsonl, one pair a line, and announces it; the web side puts the pairs into the label
+queue. Which of the two stands first is settled there, per person. Pairs with an answer that the
+filter blocks are left out; against the opponent "revision" revisions.jsonl holds the same pairs as
+preferences.
 """
 
 import itertools
@@ -28,8 +29,8 @@ from workers.rewards.build import build_reward
 from workers.rewards.source import RewardSource
 from workers.rollouts.drawing import Answer, answer
 from workers.rollouts.local import Sampling, derive_seed
-from workers.samples import choose, encode_fitting, write_lines
-from workers.servers.answers import Served, served_input
+from workers.samples import choose, write_lines
+from workers.servers.answers import Served, fitting_prompts, served_inputs, summaries
 from workers.servers.asking import Cancelled
 
 # Hard constraints as a filter: what breaks one is blocked, logged, and shown to people.
@@ -151,13 +152,11 @@ def run(context: RunContext) -> dict[str, Any]:
     settings: GenerateSettings = settings_for("generate", context.spec.config)
     set_seed(context.spec.seed)
     rows = read_prompts(context.input_path("prompts"), TRAIN)
-    tokenizer = load_tokenizer(context.input_path("policy"))
-    prompts, _ = encode_fitting(
-        tokenizer, [row.messages for row in rows], settings.max_prompt_length
-    )
+    served = served_inputs(context, settings.server)
+    asked = [row.messages for row in rows]
+    prompts = fitting_prompts(context, served, "policy", asked, settings.max_prompt_length)
     prompts = [prompts[i] for i in choose(len(prompts), settings.max_prompts, context.spec.seed)]
     try:
-        served = served_input(context, settings.server)
         return _generate(context, settings, prompts, served)
     except Cancelled:
         return {"step": 1, "pairs": 0}
@@ -167,7 +166,7 @@ def _generate(
     context: RunContext,
     settings: GenerateSettings,
     prompts: list[Messages],
-    served: Served | None,
+    served: Mapping[str, Served],
 ) -> dict[str, Any]:
     context.progress(0, 2, "answering as policy")
     answers = _answers(context, settings, prompts, "policy", "a", served)
@@ -201,7 +200,8 @@ def _generate(
         for i in range(len(prompts))
         if usable[i] and differ[i]  # else there is nothing to choose between
     ]
-    if served and settings.temperature and settings.opponent == "self" and not any(differ):
+    policy = served.get("policy")
+    if policy and settings.temperature and settings.opponent == "self" and not any(differ):
         context.log(
             "the server said the same twice to every prompt: it may not sample at all. See what "
             "its model's generation_config says (do_sample)",
@@ -217,7 +217,8 @@ def _generate(
     if settings.opponent == "revision":
         told["too_long"] = answered - len(prompts)
     if served:
-        told |= {"server": served.as_summary(), "unanswered": served.failed}
+        failed = sum(one.failed for one in served.values())
+        told |= summaries(served) | {"unanswered": failed}
     return told
 
 
@@ -227,11 +228,11 @@ def _answers(
     prompts: Sequence[Messages],
     role: str,
     side: str,
-    served: Served | None,
+    served: Mapping[str, Served],
 ) -> Sequence[Answer | None]:
     sampling = sampling_of(settings, derive_seed(context.spec.seed, "candidates", side))
-    if served and role == served.role:
-        return served.answer_most(prompts, sampling)
+    if role in served:
+        return served[role].answer_most(prompts, sampling)
     folder = context.input_path(role)
     tokenizer = load_tokenizer(folder)
     return answer(
@@ -256,11 +257,12 @@ def _revisions(
     settings: GenerateSettings,
     prompts: Sequence[Messages],
     answers: Sequence[str],
-    served: Served | None,
+    served: Mapping[str, Served],
 ) -> list[Revision]:
     """The policy on its own answers. A conversation that leaves no room for an answer ends."""
     seed = derive_seed(context.spec.seed, "principles")
-    asker = _asking_server(context, settings, served) if served else _asking(context, settings)
+    policy = served.get("policy")
+    asker = _asking_server(context, settings, policy) if policy else _asking(context, settings)
     return revise(asker, prompts, answers, settings.principles, seed=seed)
 
 
@@ -323,7 +325,7 @@ def _pair(
     first: str,
     second: str,
     role: str,
-    served: Served | None,
+    served: Mapping[str, Served],
 ) -> dict[str, Any]:
     return {
         "prompt": prompt,
@@ -379,10 +381,10 @@ def sampling_of(settings: AnsweringSettings, seed: int) -> Sampling:
     )
 
 
-def _origin(context: RunContext, role: str, served: Served | None) -> dict[str, Any]:
+def _origin(context: RunContext, role: str, served: Mapping[str, Served]) -> dict[str, Any]:
     """Which checkpoint wrote a response, for lineage; hidden from whoever compares. Of a server
     nobody can say which weights it holds: the checkpoint is then what it was said to serve."""
     ref: InputRef | None = context.spec.input(role)
     assert ref is not None  # noqa: S101 — its folder was read before
     own = {"role": role, "checkpoint": ref.id, "sha256": ref.sha256, "run": context.spec.run}
-    return own | ({"server": served.as_summary()} if served and role == served.role else {})
+    return own | ({"server": served[role].as_summary()} if role in served else {})

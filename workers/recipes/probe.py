@@ -38,7 +38,7 @@ from workers.rewards.model import EnsembleReward, ModelReward
 from workers.rewards.source import RewardSource, WeightedSum, calibrate
 from workers.rollouts.local import Sampling, derive_seed
 from workers.servers import asking
-from workers.servers.answers import Served, served_input
+from workers.servers.answers import Served, served_inputs, summaries
 
 CONFIG = ProbeSettings
 FILE, VERSION = "probe.json", 1
@@ -51,15 +51,16 @@ def run(context: RunContext) -> dict[str, Any]:
     reward = fresh_reward(context, settings)
     weights = {"reward": weights_of(reward)}
     pace = Pace(context, max_seconds=settings.max_seconds)
-    served: Served | None = None
+    served: Mapping[str, Served] = {}
     try:
         if context.has_input("policy"):
-            served = served_input(context, settings.server)
-            if served is None:
+            served = served_inputs(context, settings.server)
+            if "policy" not in served:
                 weights["policy"] = weights_sha256((policy := speaker(context, "policy")).model)
                 tokenizer, say = policy.tokenizer, functools.partial(_say, policy)
             else:
-                tokenizer, say = served.tokenizer, functools.partial(_have_said, served)
+                asked = served["policy"]
+                tokenizer, say = asked.needed_tokenizer, functools.partial(_have_said, asked)
             rows = answered(context, settings, tokenizer, say, reward, pace)
         else:
             rows = scored(context, settings, reward, pace)
@@ -85,7 +86,7 @@ def run(context: RunContext) -> dict[str, Any]:
             "weights_sha256": {role: value for role, value in weights.items() if value},
             "rows": len(rows),
         }
-        | ({"server": served.as_summary()} if served else {})
+        | summaries(served)
     )
     path = context.workdir / FILE
     path.write_text(
@@ -144,7 +145,9 @@ def _have_said(
         own = replace(sampling, seed=derive_seed(sampling.seed, "batch", rows.start))
         given = served.answer(messages[rows], own)
         texts = [one.text for one in given]
-        read = [served.tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
+        read = [
+            served.needed_tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts
+        ]
         yield Said(
             rows,
             texts,

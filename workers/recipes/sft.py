@@ -18,7 +18,7 @@ from trl import SFTConfig
 from workers.config.training import SFTSettings
 from workers.context import RunContext
 from workers.contract.events import Alert, Fault, RecipeError
-from workers.data.batches import Encoded, encode_pair, encode_turns, truncated_share
+from workers.data.batches import Encoded, encode_fitting, encode_pair, encode_turns, truncated_share
 from workers.data.snapshot import Demonstration, Messages, evaluation_splits, read_demonstrations
 from workers.layouts.shards import Shares
 from workers.models.loading import (
@@ -36,7 +36,7 @@ from workers.preflight.findings import Parts
 from workers.preflight.minimal import settings_of
 from workers.rollouts.drawing import answer
 from workers.rollouts.local import Sampling
-from workers.samples import choose, emit_samples, encode_fitting
+from workers.samples import choose, emit_samples
 from workers.trainers.sft import (
     BaseShape,
     DemonstrationTrainer,

@@ -5,18 +5,29 @@ What a server does not say is left out: no log-probabilities, so no divergence f
 
 import importlib.util
 import itertools
+import json
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from workers.config.server import CHAT, ServerSettings, read_server
+from workers.config.server import (
+    CHAT,
+    POLICY,
+    SFT,
+    EndpointSettings,
+    ServedModelSettings,
+    ServerSettings,
+    read_server,
+)
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
+from workers.data.batches import encode_fitting
 from workers.data.snapshot import Messages, as_drawn
 from workers.models.loading import load_causal, load_tokenizer
 from workers.rollouts.drawing import Answer
@@ -90,10 +101,16 @@ def _gpu() -> torch.device:
 
 
 class Served:
-    """The input `role` behind a server. Its tokenizer counts where the server does not."""
+    """The input `role` behind a server. Its tokenizer counts where the server does not; a model
+    that was registered by its server alone may have none."""
 
     def __init__(
-        self, context: RunContext, settings: ServerSettings, tokenizer: PreTrainedTokenizerBase
+        self,
+        context: RunContext,
+        settings: ServerSettings,
+        tokenizer: PreTrainedTokenizerBase | None,
+        *,
+        has_weights: bool = True,
     ) -> None:
         self.role = settings.serves
         self.server = Server(settings)
@@ -102,6 +119,7 @@ class Served:
         self._context = context
         self._settings = settings
         self.tokenizer = tokenizer
+        self.has_weights = has_weights  # here too, beside the server
         self._kept = KeptAnswers(context)
 
     def answer(
@@ -167,34 +185,57 @@ class Served:
         return answers
 
     def _body(self, prompt: Messages, rows: slice, sampling: Sampling) -> dict[str, Any]:
-        own = self._settings
-        body: dict[str, Any] = {
-            "model": own.model,
-            "max_tokens": sampling.max_new_tokens,
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "seed": derive_seed(sampling.seed, "served", rows.start),
-        }
-        if own.api == CHAT:
-            body["messages"] = list(prompt)
-        else:
-            body["prompt"] = self.tokenizer.apply_chat_template(
-                list(prompt), tokenize=False, add_generation_prompt=True
-            )
-        if rows.stop - rows.start > 1:
-            body["n"] = rows.stop - rows.start
-        if sampling.top_k:
-            body["top_k"] = sampling.top_k
-        if own.stop:
-            body["stop"] = list(own.stop)
-        return body | dict(own.extra)
+        own = replace(sampling, seed=derive_seed(sampling.seed, "served", rows.start))
+        templated = None if self._settings.api == CHAT else self.needed_tokenizer
+        body = request_body(self._settings, templated, prompt, own)
+        return body | ({"n": rows.stop - rows.start} if rows.stop - rows.start > 1 else {})
 
     def _count(self, text: str, ended: bool, said: int | None) -> int:
         """As the server counts; where it does not, as the input's tokenizer does, the end token
         included."""
         if said is not None:
             return said
-        return len(self.tokenizer(text, add_special_tokens=False)["input_ids"]) + ended
+        return len(self.needed_tokenizer(text, add_special_tokens=False)["input_ids"]) + ended
+
+    @property
+    def needed_tokenizer(self) -> PreTrainedTokenizerBase:
+        """Raises `RecipeError` where there is none."""
+        if self.tokenizer is None:
+            raise RecipeError(
+                "no_tokenizer",
+                Fault.CONFIGURATION,
+                f"The model served at {self.server.place} was registered without a tokenizer, and "
+                "its tokens must be counted here; register it once more with one.",
+            )
+        return self.tokenizer
+
+
+def request_body(
+    settings: EndpointSettings,
+    tokenizer: PreTrainedTokenizerBase | None,
+    prompt: Messages,
+    sampling: Sampling,
+) -> dict[str, Any]:
+    """What a server is asked for one answer. tokenizer: applies its chat template to the prompt,
+    where the server does not."""
+    body: dict[str, Any] = {
+        "model": settings.model,
+        "max_tokens": sampling.max_new_tokens,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "seed": sampling.seed,
+    }
+    if tokenizer is None:
+        body["messages"] = list(prompt)
+    else:
+        body["prompt"] = tokenizer.apply_chat_template(
+            list(prompt), tokenize=False, add_generation_prompt=True
+        )
+    if sampling.top_k:
+        body["top_k"] = sampling.top_k
+    if settings.stop:
+        body["stop"] = list(settings.stop)
+    return body | dict(settings.extra)
 
 
 def _parts(prompts: Sequence[Messages], most: int) -> list[slice]:
@@ -208,15 +249,88 @@ def _parts(prompts: Sequence[Messages], most: int) -> list[slice]:
     return parts
 
 
-def served_input(
-    context: RunContext, config: Mapping[str, Any], *, role: str | None = None
-) -> Served | None:
-    """Who answers for an input of this run, if a server does; None also where it answers for
-    another input than `role`."""
+# A model that is registered by its server: a checkpoint of this file, and of a tokenizer's if it
+# has one.
+SERVER_FILE, TOKENIZER = "server.json", "tokenizer_config.json"
+INPUTS = (POLICY, SFT)
+
+
+def write_served(
+    folder: Path, settings: ServedModelSettings, tokenizer: PreTrainedTokenizerBase | None
+) -> None:
+    """The checkpoint of a model that is nothing but a server; `folder` is made."""
+    folder.mkdir(parents=True)
+    names = [field.name for field in fields(EndpointSettings)]
+    values = {name: getattr(settings, name) for name in names}
+    (folder / SERVER_FILE).write_text(json.dumps(values, indent=1))
+    if tokenizer is not None:
+        tokenizer.save_pretrained(folder)
+
+
+def is_served(folder: Path) -> bool:
+    """Whether a checkpoint is nothing but a server."""
+    return (folder / SERVER_FILE).is_file()
+
+
+def read_served(
+    folder: Path, role: str = POLICY
+) -> tuple[ServerSettings, PreTrainedTokenizerBase | None]:
+    """What `write_served` left in `folder`, to answer for the input `role`."""
+    values = json.loads((folder / SERVER_FILE).read_text())
+    settings = read_server(values | {"serves": role})
+    assert settings is not None  # noqa: S101 — it is not empty
+    return settings, load_tokenizer(folder) if (folder / TOKENIZER).is_file() else None
+
+
+def registered_server(context: RunContext, folder: Path, role: str = POLICY) -> Served:
+    """The same, asked in a run."""
+    return Served(context, *read_served(folder, role), has_weights=False)
+
+
+def served_inputs(context: RunContext, config: Mapping[str, Any]) -> dict[str, Served]:
+    """{input: who answers for it} of the inputs that a server answers for: as `config`, the setting
+    `server`, says, or because the model was registered by its server."""
+    found: dict[str, Served] = {}
+    for role in INPUTS:
+        if not context.has_input(role):
+            continue
+        folder = context.input_path(role)
+        if is_served(folder):
+            found[role] = registered_server(context, folder, role)
     settings = read_server(config)
-    if settings is None or (role is not None and settings.serves != role):
-        return None
-    served = Served(context, settings, load_tokenizer(context.input_path(settings.serves)))
-    if settings.update_weights:
-        served.send_weights(context.input_path(settings.serves))
-    return served
+    if settings is not None:
+        role = settings.serves
+        folder = context.input_path(role)
+        if role in found:
+            raise RecipeError(
+                "served_already",
+                Fault.CONFIGURATION,
+                f"server.serves: the input '{role}' is a served model and has its server; empty "
+                "the setting, or choose another input",
+            )
+        found[role] = Served(context, settings, load_tokenizer(folder))
+        if settings.update_weights:
+            found[role].send_weights(folder)
+    return found
+
+
+def summaries(served: Mapping[str, Served]) -> dict[str, Any]:
+    """Who answered, for the summary of a run: `server`, and of two also `other_server`."""
+    told = [served[role].as_summary() for role in INPUTS if role in served]
+    return dict(zip(("server", "other_server"), told, strict=False))
+
+
+def fitting_prompts(
+    context: RunContext,
+    served: Mapping[str, Served],
+    role: str,
+    prompts: Sequence[Messages],
+    max_length: int,
+) -> list[Messages]:
+    """The prompts of at most `max_length` tokens of the input `role`; all of them where a served
+    model has no tokenizer here, for it says itself what is too long."""
+    if role in served:
+        tokenizer = served[role].tokenizer
+    else:
+        tokenizer = load_tokenizer(context.input_path(role))
+    return list(prompts) if tokenizer is None else encode_fitting(tokenizer, prompts, max_length)[0]

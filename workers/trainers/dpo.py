@@ -35,7 +35,7 @@ from workers import ranks
 from workers.artifacts import state_in, state_of
 from workers.config.training import REFERENCE_FREE, DPOSettings, SampledSettings
 from workers.context import RunContext
-from workers.data.batches import Encoded, LengthGroupedSampler, PairEncoder
+from workers.data.batches import Encoded, LengthGroupedSampler, PairEncoder, encode_fitting
 from workers.data.snapshot import Messages, Preference
 from workers.layouts.shards import ALONE, Shares
 from workers.models.forward import LOGITS_CHUNK, Reference
@@ -49,7 +49,7 @@ from workers.rollouts.answer_tokens import (
 )
 from workers.rollouts.drawing import Answer, answer
 from workers.rollouts.local import Sampling
-from workers.samples import choose, emit_samples, encode_fitting
+from workers.samples import choose, emit_samples
 from workers.trainers.guarded_trainer import planned_steps
 from workers.trainers.microbatch import PartedTRL
 from workers.trainers.trainer_bridge import BelowTRL

@@ -18,7 +18,7 @@ from apps.evaluation.services.scoring import messages_checked
 from apps.labeling.models import Comparison, Response
 from apps.labeling.services import batch_queue, batch_take_back
 from apps.training.models import Checkpoint
-from apps.training.services.kinds import POLICIES
+from apps.training.services.kinds import ANSWERING
 from workers.contract import asking
 from workers.contract.asking import Answer, AskReply, AskRequest
 
@@ -245,7 +245,7 @@ def _policies(project: Project, names: Sequence[str]) -> list[Checkpoint]:
     for place, name in enumerate(names):
         if name not in rows:
             raise Missing(f"models: there is no model '{name}' in this project", field="models")
-        if rows[name].run.kind not in POLICIES:
+        if rows[name].run.kind not in ANSWERING:
             raise DomainError(
                 f"models: number {place + 1} is of a run of the kind {rows[name].run.kind} and "
                 "writes no answers",

@@ -15,7 +15,7 @@ from apps.monitoring.models import ProbeResult, Watch
 from apps.monitoring.services.judging import baseline_from
 from apps.snapshots.models import Snapshot
 from apps.training.models import Checkpoint, Run
-from apps.training.services.kinds import KINDS, POLICIES, REWARDS
+from apps.training.services.kinds import ANSWERING, KINDS, REWARDS, probed_check
 from workers.config import recipe_config, recipe_fields
 
 LONGEST_NAME = 120
@@ -255,7 +255,8 @@ def _config_checked(config: Mapping[str, Any]) -> dict[str, Any]:
 def _kind_of(project: Project, checkpoint: Checkpoint) -> str:
     _check_usable(project, checkpoint, "checkpoint")
     kind = checkpoint.run.kind
-    if kind in POLICIES:
+    if kind in ANSWERING:
+        probed_check(checkpoint.run, field="checkpoint")
         return Watch.Kind.POLICY
     if kind in REWARDS:
         return Watch.Kind.REWARD

@@ -98,6 +98,8 @@ def _on_hub(run: Run) -> str:
 
 
 def _base(root: Run) -> str:
+    if root.kind == Run.Kind.SERVED:
+        return f"{root.config.get('model')}, served at {root.summary.get('at', UNKNOWN)}"
     if not (name := _named(root)):
         return "none: built and trained here"
     shown = name if is_hub_id(name) else PurePosixPath(name).name  # no folder of a worker

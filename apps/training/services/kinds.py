@@ -22,6 +22,8 @@ Input = Snapshot | Checkpoint | Run | Artifact
 POLICIES = frozenset({"sft", "dpo", "kto", "ppo", "grpo", "register_policy"})
 REWARDS = frozenset(Run.REWARD_KINDS)
 ENCODERS = frozenset({"register_encoder"})
+# What may be asked for answers: a served model has no weights here, so it plays no other role.
+ANSWERING = POLICIES | {"served"}
 MODELS = POLICIES | REWARDS | ENCODERS  # kinds of runs that leave one
 OPTIMISED = frozenset({"ppo", "grpo"})  # kinds that train against the input `reward`
 PAIRS = frozenset({"preferences"})
@@ -31,7 +33,7 @@ PROMPTS = frozenset({"prompts", "preferences", "demonstrations"})  # rows of eac
 ROLLOUTS = frozenset({"rollouts.jsonl"})
 # Kinds that take a minute at most and go to the queue of such, whatever else is asked for: they
 # must not wait for the training that they are about.
-SHORT = frozenset({"check", "probe"})
+SHORT = frozenset({"check", "probe", "served"})
 # Kinds that leave no more than a report, which a project over its quota of disk space may launch.
 KEEP_LITTLE = SHORT | {"push"}
 
@@ -175,16 +177,16 @@ KINDS: dict[str, KindRule] = {
     "generate": KindRule(
         {
             "prompts": Role(snapshots=PROMPTS),
-            "policy": Role(models=POLICIES),
-            "sft": Role(models=POLICIES),
+            "policy": Role(models=ANSWERING),
+            "sft": Role(models=ANSWERING),
         },
         (Need(("prompts",)), Need(("policy",))),
     ),
     "evaluate": KindRule(
         {
             "prompts": Role(snapshots=PROMPTS),
-            "policy": Role(models=POLICIES),
-            "sft": Role(models=POLICIES),
+            "policy": Role(models=ANSWERING),
+            "sft": Role(models=ANSWERING),
             "reward": Role(models=REWARDS),
             "judge": Role(models=REWARDS),
         },
@@ -201,8 +203,8 @@ KINDS: dict[str, KindRule] = {
             "data": Role(snapshots=PAIRS),
             "other": Role(snapshots=PAIRS),
             "prompts": Role(snapshots=PROMPTS),
-            "policy": Role(models=POLICIES),
-            "sft": Role(models=POLICIES),
+            "policy": Role(models=ANSWERING),
+            "sft": Role(models=ANSWERING),
             "judge": Role(models=REWARDS),
         },
         (Need(("reward",)), Need(("data",))),
@@ -238,7 +240,7 @@ KINDS: dict[str, KindRule] = {
     ),
     "probe": KindRule(
         {
-            "policy": Role(models=POLICIES),
+            "policy": Role(models=ANSWERING),
             "reward": Role(models=REWARDS),
             "prompts": Role(snapshots=PROMPTS),
         },
@@ -247,6 +249,7 @@ KINDS: dict[str, KindRule] = {
     "register_policy": _copied(POLICIES),
     "register_reward": _copied(REWARDS),
     "register_encoder": _copied(ENCODERS),
+    "served": KindRule({}),
     "push": KindRule(
         {
             "model": Role(models=MODELS),
@@ -304,6 +307,7 @@ def inputs_check(
                 field=f"inputs.{need.roles[0]}",
             )
     _check_apart(kind, inputs)
+    _check_served(kind, config, inputs)
     if kind == "check" and config.get("check") == "critic_fit":
         _check_state(inputs)
 
@@ -315,6 +319,36 @@ def _check_apart(kind: str, inputs: Mapping[str, Input]) -> None:
         one, two = inputs.get(role), inputs.get(other)
         if one is not None and two is not None and _used(one) == _used(two):
             raise DomainError(why, code="same_input", field=f"inputs.{role}")
+
+
+def _check_served(kind: str, config: Config, inputs: Mapping[str, Input]) -> None:
+    """An input that is a served model has its server, and none but that."""
+    served = {
+        role: run
+        for role, given in inputs.items()
+        if isinstance(given, Checkpoint | Run)
+        and (run := given if isinstance(given, Run) else given.run).kind == Run.Kind.SERVED
+    }
+    server = config.get("server")
+    if isinstance(server, Mapping) and server and server.get("serves", "policy") in served:
+        raise DomainError(
+            "This input is a served model and has its server: leave `server` empty.",
+            code="served_already",
+            field="config.server",
+        )
+    if kind == "probe" and "policy" in served:
+        probed_check(served["policy"], field="inputs.policy")
+
+
+def probed_check(run: Run, *, field: str) -> None:
+    """Raises `DomainError` for a served model whose tokens a probe could not count."""
+    if run.kind == Run.Kind.SERVED and not run.config.get("tokenizer"):
+        raise DomainError(
+            "This served model was registered without a tokenizer, with which a probe counts; "
+            "register it once more with one.",
+            code="no_tokenizer",
+            field=field,
+        )
 
 
 def _used(given: Input) -> Input:

@@ -334,8 +334,10 @@ def _check_settings(kind: str, config: Mapping[str, Any]) -> None:
             code="only_in_tests",
             field=f"config.{refused}",
         )
-    for setting in ("base_model", "model", "adapter"):
+    for setting in ("base_model", "model", "adapter", "tokenizer"):
         named = config.get(setting)
+        if kind == "served" and setting == "model":
+            continue  # what its server calls it
         if isinstance(named, str) and named and not may_be_named(named):
             raise Unprocessable(
                 f"{setting}: {NOT_ALLOWED}.", code="model_not_allowed", field=f"config.{setting}"

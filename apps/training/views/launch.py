@@ -43,6 +43,10 @@ KINDS = (
     ),
     ("register_reward", "Bring a reward model that was trained elsewhere: one score for a text."),
     ("register_encoder", "Bring an encoder without a head, for reward models to start from."),
+    (
+        "served",
+        "Bring a model by its OpenAI-compatible server: it answers there, without weights here.",
+    ),
     ("drill", "Train nothing: check in seconds that queue, worker and page work."),
 )
 

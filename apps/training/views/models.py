@@ -20,7 +20,7 @@ from apps.training.models import Checkpoint, Run
 from apps.training.screens.use import use_of
 from apps.training.selectors import pages
 from apps.training.services.downloads import model_archive, model_push
-from apps.training.services.kinds import POLICIES, REWARDS
+from apps.training.services.kinds import ANSWERING, POLICIES, REWARDS
 from apps.training.services.sharing import model_copy
 from workers.artifacts import MERGED
 
@@ -58,9 +58,10 @@ def model_detail(request: Request, checkpoint_id: str) -> HttpResponse:
         "metrics": display.facts(checkpoint.metrics),
         "registered": display.read_of(run),
         "is_reward": run.kind in REWARDS,
-        "may_watch": run.kind in POLICIES | REWARDS
+        "is_served": run.kind == Run.Kind.SERVED,
+        "may_watch": run.kind in ANSWERING | REWARDS
         and checkpoint.status not in (Checkpoint.Status.REJECTED, Checkpoint.Status.RETIRED),
-        "may_ask": run.kind in POLICIES,
+        "may_ask": run.kind in ANSWERING,
         "may_evaluate": run.kind in POLICIES and not services.evaluation_missing(checkpoint),
         "use": use_of(checkpoint),
         "key": secrets.token_urlsafe(16),

@@ -161,8 +161,7 @@ def test_best_of_n_is_drawn_from_the_server(shop: Workshop, server: dict) -> Non
     texts = models.answers("policy", [p for p in prompts for _ in range(8)], purpose="draws")
     assert len(texts) == 16
     assert len(set(texts[:8])) > 1, "draws of one prompt have seeds of their own"
-    assert models.served is not None
-    assert models.served.requests == 16
+    assert models.served["policy"].requests == 16
     assert sum(drawn) > 0
     assert models._held is None, "no weights were loaded here"
 
