@@ -228,3 +228,29 @@ def test_the_pages_of_a_served_model_say_where_it_answers_and_offer_no_weights(
     for address in ("models/", "playground/", "overview/", "monitoring/"):
         assert client.get(f"/p/{project.slug}/{address}").status_code == 200
     assert client.get(f"/p/{project.slug}/models/{served.pk}/download/").status_code == 404
+
+
+def test_a_generation_by_two_served_models_is_estimated_and_launched(
+    client: Client,
+    project: Project,
+    emil: User,
+    served: Checkpoint,
+    snapshot_make: Callable[..., Snapshot],
+) -> None:
+    client.force_login(emil)
+    prompts = snapshot_make(kind="prompts")
+    address = f"/p/{project.slug}/runs/new/generate/"
+    offered = client.get(address).content.decode()
+    assert f"checkpoint:{served.pk}" in offered
+    sent = {"name": "pairs", "seed": 0, "key": "k", "queue": "cpu", "c_opponent": "baseline"}
+    sent |= {f"input_{role}": f"checkpoint:{served.pk}" for role in ("policy", "sft")}
+    sent |= {"input_prompts": f"snapshot:{prompts.pk}"}
+    assert client.post(f"{address}estimate/", sent).status_code == 200
+    answer = client.post(address, sent)
+    assert answer.status_code == 302, answer.context["form"].errors
+    run = Run.objects.get(kind="generate")
+    roles = RunInput.objects.filter(run=run).values_list("role", "checkpoint")
+    assert set(roles) >= {("policy", served.pk), ("sft", served.pk)}
+    page = client.get(f"/p/{project.slug}/models/{served.pk}/").content.decode()
+    assert "Used by" in page
+    assert run.name in page

@@ -45,7 +45,8 @@ class EndpointSettings:
 
     url: str = option(
         "",
-        "The address before /chat/completions, mostly ending in /v1.",
+        "The address before /chat/completions, mostly ending in /v1, of a host that the worker's "
+        "INFERENCE_HOSTS names.",
         section=Section.MODEL,
         main=True,
     )

@@ -9,6 +9,7 @@ from typing import Any
 from workers.config import settings_for
 from workers.config.server import ServedModelSettings
 from workers.context import RunContext
+from workers.contract.events import Fault, RecipeError
 from workers.models.loading import load_tokenizer, named_model
 from workers.rollouts.local import Sampling
 from workers.servers.answers import registered_server, write_served
@@ -32,6 +33,10 @@ def run(context: RunContext) -> dict[str, Any]:
         (said,) = served.answer([GREETING], Sampling(16, temperature=0.0, seed=context.spec.seed))
     except Cancelled:
         return {"step": 0}
+    except RecipeError as error:
+        if error.kind != "inference_server_answer":
+            raise  # such as a server that is down for now
+        raise RecipeError("inference_server_refused", Fault.CONFIGURATION, error.message) from error
     context.progress(0, None, "saving")
     context.save_checkpoint(folder, step=0, tags=["last", "final"], metrics={})
     told = served.as_summary()

@@ -140,7 +140,9 @@ def no_usage(body: Body, k: int) -> Any:
     [
         (lambda body, k: status(401, "who are you"), {}, "inference_server_refused", "401"),
         (lambda body, k: status(404, "no such model"), {}, "inference_server_refused", "404"),
-        (lambda body, k: raw(b"<html>"), {}, "inference_server_answer", "no JSON"),
+        (lambda body, k: raw(b"<html>"), {}, "inference_server_refused", "no JSON"),
+        (lambda body, k: status(400, "no 'm'"), {}, "inference_server_refused", "no 'm'"),
+        (lambda body, k: status(503, "later"), {}, "inference_server", "503"),
         (no_usage, {}, "no_tokenizer", "without a tokenizer"),
         (no_usage, {"url": "http://elsewhere.example/v1"}, "host_not_allowed", "elsewhere"),
         (no_usage, {"tokenizer": "/etc"}, "model_not_allowed", "tokenizer"),
