@@ -18,6 +18,7 @@ import transformers
 from huggingface_hub import snapshot_download
 from peft import PeftConfig, PeftType
 from safetensors import SafetensorError, safe_open
+from tokenizers import Tokenizer
 from torch import Tensor
 from transformers import (
     AutoModel,
@@ -26,6 +27,7 @@ from transformers import (
     PretrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
     set_seed,
 )
 from transformers.models.auto.modeling_auto import (
@@ -108,6 +110,8 @@ def run(context: RunContext) -> dict[str, Any]:
     config = _check_files(source)
     architecture = _check_head(source, config, name, adapted=adapter is not None)
     tokenizer = _tokenizer(source, adapter)
+    if source.gguf:
+        tokenizer = _of_the_file_alone(tokenizer, config.get_text_config().vocab_size)
     context.progress(0, None, "loading")
     model = _model(source, adapter, purpose)
     _check_vocabulary(model, tokenizer)
@@ -187,8 +191,14 @@ def _source(name: str, given: str) -> Source:
 def _with_gguf(name: str, folder: Path, file: str) -> Source:
     if not is_gguf_available():
         refuse(
-            f"{name}: '{file}' is GGUF; install the package gguf on the worker, or name safetensors"
+            f"{name}: '{file}' is GGUF; install the extra gguf on the worker, or name safetensors"
         )
+    from gguf import GGUFReader
+
+    try:
+        GGUFReader(folder / file)
+    except Exception as error:  # whatever its parsing meets first
+        refuse(f"{name}: {file} is cut short or damaged; copy it again ({error})")
     return Source(folder, file)
 
 
@@ -315,6 +325,26 @@ def _tokenizer(source: Source, adapter: Path | None) -> PreTrainedTokenizerBase:
             "tokenizer_config.json"
         )
     return tokenizer
+
+
+def _of_the_file_alone(tokenizer: PreTrainedTokenizerBase, size: int) -> PreTrainedTokenizerBase:
+    """transformers adds the end token of GPT-2 to every byte-level vocabulary of a GGUF file. Where
+    that is a new token, such as Llama 3's, the model has no embedding for it."""
+    own = set(tokenizer.all_special_tokens)
+    extra = {
+        word for word, id_ in tokenizer.get_added_vocab().items() if id_ >= size and word not in own
+    }
+    if not extra or not isinstance(tokenizer, PreTrainedTokenizerFast):
+        return tokenizer
+    told = json.loads(tokenizer.backend_tokenizer.to_str())
+    told["added_tokens"] = [one for one in told["added_tokens"] if one["content"] not in extra]
+    return PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer.from_str(json.dumps(told)),
+        chat_template=tokenizer.chat_template,
+        padding_side=tokenizer.padding_side,
+        model_max_length=tokenizer.model_max_length,
+        **tokenizer.special_tokens_map,
+    )
 
 
 def _holds_tokenizer(folder: Path) -> bool:

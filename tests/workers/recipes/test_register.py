@@ -6,14 +6,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import gguf
 import pytest
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file
+from tokenizers.pre_tokenizers import ByteLevel
 from transformers import (
     AutoModelForCausalLM,
     AutoModelForSequenceClassification,
     AutoTokenizer,
+    LlamaConfig,
+    LlamaForCausalLM,
     LlamaForSequenceClassification,
     PreTrainedModel,
 )
@@ -279,12 +283,94 @@ def test_an_adapter_needs_its_own_base(workshop: Workshop, tmp_path: Path) -> No
     assert "pickles" in refused(workshop, "policy", base, adapter=adapter)
 
 
-def test_what_is_not_there_is_refused_by_name(workshop: Workshop, tmp_path: Path) -> None:
+def gguf_of(path: Path, model: LlamaForCausalLM) -> list[str]:
+    """A GGUF file in float32 as llama.cpp's converter lays it out; returns its vocabulary."""
+    words = ["<pad>", "<end>", *sorted(ByteLevel.alphabet()), "ca", "cat"]
+    own = model.config
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_block_count(own.num_hidden_layers)
+    writer.add_context_length(own.max_position_embeddings)
+    writer.add_embedding_length(own.hidden_size)
+    writer.add_feed_forward_length(own.intermediate_size)
+    writer.add_head_count(own.num_attention_heads)
+    writer.add_head_count_kv(own.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(own.rms_norm_eps)
+    writer.add_rope_freq_base(10_000.0)
+    writer.add_vocab_size(len(words))
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(words)
+    writer.add_token_types([3, 3] + [1] * (len(words) - 2))  # control, normal
+    writer.add_token_merges(["c a", "ca t"])
+    writer.add_eos_token_id(1)
+    writer.add_bos_token_id(1)
+    writer.add_pad_token_id(0)
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, own.num_hidden_layers)
+    for name, weight in model.state_dict().items():
+        if name.endswith(("q_proj.weight", "k_proj.weight")):  # halves of a head, interleaved
+            heads, width = own.num_attention_heads, weight.shape[0] // own.num_attention_heads
+            parts = weight.reshape(heads, 2, width // 2, weight.shape[1])
+            weight = parts.transpose(1, 2).reshape(weight.shape)
+        told = names.get_name(name, try_suffixes=(".weight",))
+        writer.add_tensor(told, weight.contiguous().numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return words
+
+
+def test_a_gguf_file_is_unpacked_into_the_model_that_it_was_made_of(
+    workshop: Workshop, tmp_path: Path
+) -> None:
+    torch.manual_seed(5)
+    config = LlamaConfig(
+        vocab_size=260,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        max_position_embeddings=64,
+        initializer_range=0.1,
+    )
+    model = LlamaForCausalLM(config).eval()
+    (tmp_path / "two").mkdir()
+    words = gguf_of(tmp_path / "two" / "one.gguf", model)
+    assert len(words) == config.vocab_size
+    for named in (tmp_path / "two" / "one.gguf", tmp_path / "two"):
+        name, outcome = register(workshop, "policy", named)
+        said = outcome.summary
+        assert (said["architecture"], said["vocabulary"]) == ("LlamaForCausalLM", len(words))
+        assert (said["end_token"], said["pad_token"]) == ("<end>", "<pad>")
+        place = stored(workshop, name)
+        assert not list(place.glob("*.gguf"))
+        ours = AutoModelForCausalLM.from_pretrained(place)
+        assert torch.allclose(ours(IDS).logits, model(IDS).logits, atol=1e-5)
+        ids = AutoTokenizer.from_pretrained(place)("a cat", add_special_tokens=False)["input_ids"]
+        assert [words[i] for i in ids] == ["a", "Ġ", "cat"]
+        odd = AutoTokenizer.from_pretrained(place)("<|endoftext|>")["input_ids"]
+        assert max(odd) < len(words), "a token of GPT-2, for which this model has no embedding"
+    config = SHORT | {"sample_prompts": 1, "sample_max_new_tokens": 4, "max_length": 48}
+    spec = workshop.spec(f"dpo-{name}", "dpo", config, sft=name, data="preferences")
+    assert workshop.run_here(spec).summary["step"] == 2
+
+    (tmp_path / "two" / "other.gguf").write_bytes(b"GGUF")
+    assert "name one of them" in refused(workshop, "policy", tmp_path / "two")
+    whole, cut = (tmp_path / "two" / "one.gguf").read_bytes(), tmp_path / "cut.gguf"
+    for size in (3, 3000, len(whole) // 2, len(whole) - 1):  # in the words, in the weights
+        cut.write_bytes(whole[:size])
+        assert "cut.gguf is cut short or damaged" in refused(workshop, "policy", cut)
+
+
+def test_what_is_not_there_is_refused_by_name(
+    workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert "no folder 'nothing'" in refused(workshop, "policy", tmp_path / "nothing")
     assert "cannot be fetched" in refused(workshop, "policy", "nobody/nothing")
     (tmp_path / "one.gguf").touch()
-    assert "install the package gguf" in refused(workshop, "policy", tmp_path / "one.gguf")
-    assert "install the package gguf" in refused(workshop, "policy", tmp_path)
+    monkeypatch.setattr("workers.recipes.register.is_gguf_available", lambda: False)
+    assert "install the extra gguf" in refused(workshop, "policy", tmp_path / "one.gguf")
+    assert "install the extra gguf" in refused(workshop, "policy", tmp_path)
 
 
 def test_a_copy_of_another_projects_model_is_the_model_without_its_trainers_state(
