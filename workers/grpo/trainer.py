@@ -174,8 +174,8 @@ class GroupTrainer(OverTRL):
 
     def step_tokens(self, step: int) -> int:
         """Of the answers in use, all of which a step reads; every rank holds them."""
-        masks = () if self.batch is None else ("prompt_mask", "completion_mask")
-        return sum(int(self.batch[name].sum()) for name in masks)
+        batch = self.batch
+        return int(batch["prompt_mask"].sum() + batch["completion_mask"].sum()) if batch else 0
 
     def prompt_ids(self, prompts: Sequence[Messages]) -> list[list[int]]:
         """By our own encoding: what looks like a control token in a message stays text."""
