@@ -257,9 +257,9 @@ def read_at(page: Page, figure: Locator, share: float) -> tuple[float, list[floa
     plot.hover(position={"x": share * width, "y": 40})
     said = figure.locator(".reading")
     expect(said).to_contain_text("tokens")
-    count, unit = re.search(r"after ([\d.]+)([KM]?) tokens", said.inner_text()).groups()
+    count, unit = re.search(r"after ([\d.]+)([KMB]?) tokens", said.inner_text()).groups()
     values = [float(text) for text in said.locator("span").all_inner_texts() if text != "—"]
-    return float(count) * {"": 1, "K": 1e3, "M": 1e6}[unit], values
+    return float(count) * {"": 1, "K": 1e3, "M": 1e6, "B": 1e9}[unit], values
 
 
 def x_ticks(figure: Locator, page: Page) -> list[str]:
@@ -340,3 +340,24 @@ def test_runs_are_compared_by_the_tokens_of_each_and_one_without_a_count_says_so
     expect(page.locator("figure", has_text="drill/value").locator(".reading")).to_contain_text(
         "at 40"
     )
+
+
+def test_points_of_a_long_run_that_were_left_out_move_none_of_the_others_over_tokens(
+    live_server, open_page, sign_in, project
+) -> None:
+    run = run_make(project, state="finished", config={"steps": 6000})
+    steps = list(range(1, 6001))  # 1000 of them are sent
+    spiky = [step + (0.5 if step % 7 else -0.4) for step in steps]
+    metrics_add(run, 1, steps, drill__value=spiky, num_tokens=[100.0 * s * s for s in steps])
+    page = open_page()
+    sign_in(page, "emil")
+    page.goto(f"{live_server.url}/p/arguments/runs/{run.pk}/?tab=charts")
+    page.get_by_label("Horizontal axis").select_option("tokens")
+    figure = page.locator("figure", has_text="drill/value")
+    for zoomed in (False, True):
+        if zoomed:
+            with page.expect_response(lambda answer: "from=" in answer.url):
+                page.get_by_role("button", name="Zoom in").click()
+            page.wait_for_timeout(300)
+        tokens, (value,) = read_at(page, figure, 0.3)
+        assert value == pytest.approx((tokens / 100) ** 0.5, abs=2.0)
