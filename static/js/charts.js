@@ -66,8 +66,11 @@
         if (!along.known) continue;
         for (const [name, { steps }] of source.series)
           if (steps.length && !source.byTime(name)) {
-            from = Math.min(from, along.at(steps[0]));
-            to = Math.max(to, along.at(steps[steps.length - 1]));
+            const first = Math.max(steps[0], along.first);
+            const last = Math.min(steps[steps.length - 1], along.last);
+            if (first > last) continue;
+            from = Math.min(from, along.at(first));
+            to = Math.max(to, along.at(last));
           }
       }
       return from <= to ? [from, to] : [0, 1];
@@ -149,7 +152,7 @@
   const names = () => [
     ...new Set([
       ...shown().flatMap((chart) => chart.names),
-      ...page.sources.map((source) => source.axes[page.axis]).filter(Boolean),
+      ...page.sources.map((source) => source.axes[liked.axis]).filter(Boolean),
     ]),
   ];
 
@@ -187,8 +190,12 @@
     }
   };
   const offer = () => {
-    for (const option of axis.options)
-      option.disabled = option.value !== "step" && !main.some((source) => source.axes[option.value]);
+    const may = (source, which) => source.lacks([source.axes[which]]) || axes.axisOf(source, which).known;
+    for (const option of axis.options) {
+      option.dataset.words ??= option.textContent;
+      option.disabled = !main.some((source) => may(source, option.value));
+      option.textContent = option.dataset.words + (option.disabled ? " (not known)" : "");
+    }
     const given = [...axis.options].some(({ value, disabled }) => value === liked.axis && !disabled);
     page.axis = axis.value = given ? liked.axis : "step";
   };
@@ -274,7 +281,6 @@
   const load = async (which) => {
     const wanted = names();
     await Promise.all(which.map((source) => source.load(source.known && wanted.length ? wanted : null)));
-    offer();
     // one run may lead with a chart that another folds away
     const asked = names();
     await Promise.all(
@@ -284,6 +290,7 @@
         )
         .map((source) => source.load(asked)),
     );
+    offer();
     await loadBand();
     draw(false);
   };

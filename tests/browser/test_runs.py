@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from apps.accounts.models import Project, Role
 from apps.training.models import Run
@@ -234,3 +234,130 @@ def test_runs_are_ticked_in_the_list_and_drawn_in_one_chart(
     page.get_by_role("button", name="slow").click()
     expect(page.get_by_role("button", name="slow")).to_have_attribute("aria-pressed", "false")
     expect(figure.locator("p")).not_to_contain_text("slow")
+
+
+LAST = 40  # step
+
+
+def counted(project: Project, name: str, tokens: dict[int, float], **fields: object) -> Run:
+    """A run whose value is its step, and that has read so many tokens at some of its steps."""
+    run = run_make(project, state="finished", name=name, **fields)
+    steps = list(range(1, LAST + 1))
+    metrics_add(run, 1, steps, drill__value=[float(step) for step in steps])
+    if tokens:
+        metrics_add(run, 2, list(tokens), num_tokens=list(tokens.values()))
+    return run
+
+
+def read_at(page: Page, figure: Locator, share: float) -> tuple[float, list[float]]:
+    """(tokens, the value of each run) that the chart says under the pointer."""
+    plot = figure.locator(".u-over")
+    plot.scroll_into_view_if_needed()
+    width = plot.evaluate("node => node.clientWidth")
+    plot.hover(position={"x": share * width, "y": 40})
+    said = figure.locator(".reading")
+    expect(said).to_contain_text("tokens")
+    count, unit = re.search(r"after ([\d.]+)([KMB]?) tokens", said.inner_text()).groups()
+    values = [float(text) for text in said.locator("span").all_inner_texts() if text != "—"]
+    return float(count) * {"": 1, "K": 1e3, "M": 1e6, "B": 1e9}[unit], values
+
+
+def x_ticks(figure: Locator, page: Page) -> list[str]:
+    """The labels under a chart, from its SVG; on the canvas nobody can read them."""
+    with page.expect_download() as download:
+        figure.get_by_role("button", name="as SVG").click()
+    return re.findall(r'text-anchor="middle">([^<]*)<', download.value.path().read_text())
+
+
+@pytest.mark.parametrize("phone", [False, True], ids=["desk", "phone"])
+def test_curves_are_drawn_over_tokens_with_all_that_a_chart_can_do(
+    live_server, open_page, sign_in, project, phone
+) -> None:
+    # counted at every fourth step up to 36: the last four steps have no count
+    run = counted(project, "counted", {step: 1000.0 * step**2 for step in range(4, 37, 4)})
+    page = open_page(phone=phone, dark=phone)
+    sign_in(page, "emil")
+    page.goto(f"{live_server.url}/p/arguments/runs/{run.pk}/?tab=charts")
+    value = page.locator("figure", has_text="drill/value")
+    axis = page.get_by_label("Horizontal axis")
+    expect(axis.locator("option[value=epochs]")).to_have_text("passes over the data (not known)")
+    axis.select_option("tokens")
+    expect(value.locator(".reading")).to_have_text("36after 1.296M tokens")
+    expect(value).to_contain_text("4 points of counted without a count of tokens: not drawn.")
+    assert x_ticks(value, page) == ["500K", "1M"]
+    tokens, (step,) = read_at(page, value, 0.5)
+    before = step // 4 * 4
+    low, high = 1000 * before**2, 1000 * (before + 4) ** 2
+    assert tokens == pytest.approx(low + (step - before) / 4 * (high - low), rel=1e-3)
+
+    page.get_by_label("Clip outliers").check()
+    page.get_by_label("Log scale").check()
+    page.get_by_label("Smoothing").fill("0.9")
+    value.get_by_role("button", name="Keep the chart of").click()
+    pinned = page.locator("#chart-pinned figure")
+    expect(pinned).to_contain_text("drill/value")
+    assert x_ticks(pinned, page) == ["500K", "1M"]
+    page.get_by_role("button", name="Zoom in").click()
+    page.wait_for_timeout(500)  # finer points come
+    labels = x_ticks(pinned, page)
+    assert labels[0] == "400K"
+    assert labels[-1] == "800K"
+    readable(page, "run-chart-tokens")
+    shot(page, f"charts-tokens-{'phone' if phone else 'desk'}")
+    page.reload()
+    expect(pinned.locator(".reading")).to_contain_text("after 1.296M tokens")
+
+
+@pytest.mark.parametrize("phone", [False, True], ids=["desk", "phone"])
+def test_runs_are_compared_by_the_tokens_of_each_and_one_without_a_count_says_so(
+    live_server, open_page, sign_in, project, phone
+) -> None:
+    few = counted(project, "few", {step: 1000.0 * step for step in range(1, LAST + 1)})
+    many = counted(project, "many", {1: 4000.0, 21: 84_000.0, LAST: 160_000.0})
+    older = counted(project, "older", {})
+    again = counted(project, "again", {10: 50_000.0, 20: 10_000.0, LAST: 30_000.0})
+    page = open_page(phone=phone, dark=not phone)
+    sign_in(page, "emil")
+    runs = "&".join(f"run={run.pk}" for run in (few, many, older, again))
+    page.goto(f"{live_server.url}/p/arguments/runs/compare/?{runs}")
+    figure = page.locator("figure", has_text="drill/value")
+    page.get_by_label("Horizontal axis").select_option("tokens")
+    figure.scroll_into_view_if_needed()
+    expect(figure).to_contain_text("older has no count of tokens: not drawn.")
+    expect(figure).to_contain_text("The count of tokens of again begins again: not drawn.")
+    expect(figure.locator(".reading")).to_contain_text("at their ends")
+    expect(figure).not_to_contain_text("many has no count")
+    for share in (0.1, 0.2, 0.6):
+        tokens, values = read_at(page, figure, share)
+        wanted = [min(LAST, tokens // 1000), tokens // 4000]
+        assert values == pytest.approx(wanted, abs=0.01), tokens
+    assert x_ticks(figure, page)[-1] == "150K"
+    shot(page, f"compare-tokens-{'phone' if phone else 'desk'}")
+    page.goto(f"{live_server.url}/p/arguments/runs/{again.pk}/?tab=charts")
+    axis = page.get_by_label("Horizontal axis")
+    expect(axis.locator("option[value=tokens]")).to_have_text("tokens (not known)")
+    expect(axis).to_have_value("step")
+    expect(page.locator("figure", has_text="drill/value").locator(".reading")).to_contain_text(
+        "at 40"
+    )
+
+
+def test_points_of_a_long_run_that_were_left_out_move_none_of_the_others_over_tokens(
+    live_server, open_page, sign_in, project
+) -> None:
+    run = run_make(project, state="finished", config={"steps": 6000})
+    steps = list(range(1, 6001))  # 1000 of them are sent
+    spiky = [step + (0.5 if step % 7 else -0.4) for step in steps]
+    metrics_add(run, 1, steps, drill__value=spiky, num_tokens=[100.0 * s * s for s in steps])
+    page = open_page()
+    sign_in(page, "emil")
+    page.goto(f"{live_server.url}/p/arguments/runs/{run.pk}/?tab=charts")
+    page.get_by_label("Horizontal axis").select_option("tokens")
+    figure = page.locator("figure", has_text="drill/value")
+    for zoomed in (False, True):
+        if zoomed:
+            with page.expect_response(lambda answer: "from=" in answer.url):
+                page.get_by_role("button", name="Zoom in").click()
+            page.wait_for_timeout(300)
+        tokens, (value,) = read_at(page, figure, 0.3)
+        assert value == pytest.approx((tokens / 100) ** 0.5, abs=2.0)

@@ -179,6 +179,13 @@ METRICS = (
         ),
     ),
     Metric("epoch", "Passes over the data", "passes", TRAINING),
+    Metric(
+        "num_tokens",
+        "Tokens trained on",
+        "tokens",
+        TRAINING,
+        about="Of prompts and answers, since the run began.",
+    ),
     Metric("entropy", "Entropy of the model", "nats per token", TRAINING),
     Metric(
         "kto/kl",

@@ -69,18 +69,6 @@ class GroupReporter(Reporter):
             control.should_log = True
         return control
 
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: dict[str, float] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        """Without the library's `epoch`: the order of prompts has no end."""
-        own = {name: value for name, value in (logs or {}).items() if name != "epoch"}
-        super().on_log(args, state, control, own, **kwargs)
-
     def on_evaluate(
         self,
         args: TrainingArguments,

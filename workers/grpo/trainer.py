@@ -167,6 +167,16 @@ class GroupTrainer(OverTRL):
         prompts = self.order.take(step // self.settings.update_epochs * groups, groups)
         return [index for index in prompts for _ in range(self.settings.group_size)]
 
+    def passes(self, step: int) -> float:
+        """By the prompts that were answered, each in one group."""
+        groups = self.settings.batch_size // self.settings.group_size
+        return -(-step // self.settings.update_epochs) * groups / len(self.train_dataset)
+
+    def step_tokens(self, step: int) -> int:
+        """Of the answers in use, all of which a step reads; every rank holds them."""
+        batch = self.batch
+        return int(batch["prompt_mask"].sum() + batch["completion_mask"].sum()) if batch else 0
+
     def prompt_ids(self, prompts: Sequence[Messages]) -> list[list[int]]:
         """By our own encoding: what looks like a control token in a message stays text."""
         keys = [repr(prompt) for prompt in prompts]

@@ -111,6 +111,7 @@ class TrainingState:
     step: int = 0  # steps done
     policy_version: int = 0  # optimizer steps done
     position: int = 0  # prompts used
+    tokens: int | None = None  # trained on; None where the run's first steps were not counted
     best: float | None = None  # best held-out score so far
     best_step: int | None = None
     not_better: int = 0  # evaluations since then

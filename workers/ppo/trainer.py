@@ -156,7 +156,7 @@ class TrainerParts:
         models = load_models(context, settings)
         folder = context.input_path("prompts")
         adamw = make_optimizer(models.actor_critic, settings)
-        state = TrainingState(kl_coef=settings.kl_coef)
+        state = TrainingState(kl_coef=settings.kl_coef, tokens=0)
         rules = live_engine(context.spec, settings)
         kept = checkpoint.Kept(settings.keep_rollouts)
         watch, histograms = make_watch(context, settings), Histograms()
@@ -295,10 +295,16 @@ class TrainerParts:
             )
         self.first = self.first or self.last
         self.evaluated_at = self.state.step
-        self.context.metrics(self.state.step, self.last.all_metrics())
+        self.context.metrics(self.state.step, self.last.all_metrics() | self.places())
         if self.state.step == 0:
             self.spread(0, self.last.scores.values, [given.tokens for given in self.last.answers])
         return self.look(self.state.step, self.last.all_metrics())
+
+    def places(self) -> MetricValues:
+        """Where a point lies besides its step, as far as the run knows."""
+        state = self.state
+        found: MetricValues = {"epoch": state.position / len(self.prompts)}
+        return found if state.tokens is None else found | {"num_tokens": float(state.tokens)}
 
     def note_evaluation(self) -> bool:
         """Whether the last evaluation is the best so far; one with far more cut answers is not."""

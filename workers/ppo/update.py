@@ -38,6 +38,7 @@ class UpdateStats:
     stopped_by_kl: bool
     skipped: int = 0  # minibatches with a ratio over the limit
     norms: list[float] = field(default_factory=list)  # gradient norms before clipping
+    tokens: int = 0  # that its passes read, of prompts and answers
 
 
 @dataclass(slots=True)
@@ -147,10 +148,14 @@ class _Learner:
         self.seen: dict[str, list[float]] = defaultdict(list)
         self.steps = 0
         self.skipped = 0
+        self.tokens = 0
+        answers = rollout.responses
+        self.lengths = (answers.prompt_mask.sum(1) + answers.response_mask.sum(1)).cpu()  # [B]
 
     def minibatch(self, rows: Tensor) -> bool:
         """One optimizer step, or none; False when the policy has moved far enough."""
         found = self.gradients(rows)
+        self.tokens += int(self.lengths[rows].sum())
         if not found.finite:
             raise NonFinite("the loss of the update")
         for name, value in found.means.items():
@@ -252,7 +257,9 @@ class _Learner:
             "update/skipped_minibatches": float(self.skipped),
             "update/stopped_by_kl": float(stopped_by_kl),
         }
-        return UpdateStats(metrics, self.steps, stopped_by_kl, self.skipped, list(norms))
+        return UpdateStats(
+            metrics, self.steps, stopped_by_kl, self.skipped, list(norms), self.tokens
+        )
 
 
 def _or_nan(value: float) -> float:

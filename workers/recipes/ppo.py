@@ -99,8 +99,8 @@ class PPOTrainer(TrainerParts):
                 rollout = self.roll_out(step, times)
         except NonFinite as error:  # the policy itself holds numbers that are none
             metrics: MetricValues = {"numerics/non_finite": 1.0}
-            self.context.metrics(step, metrics)
             self.pass_over(step)
+            self.context.metrics(step, metrics | self.places())
             skipped = self.rules.finite.skip_or_stop(step, str(error))
             return self.act(self.look(step, metrics, [skipped]))
         self.check(rollout)
@@ -143,10 +143,12 @@ class PPOTrainer(TrainerParts):
         )
         timed = times.metrics(tokens=int(rollout.mask.sum()))
         self.timed.append(timed)
-        self.context.metrics(step, metrics | timed)
+        if self.state.tokens is not None and stats is not None:
+            self.state.tokens += stats.tokens
+        self.pass_over(step)
+        self.context.metrics(step, metrics | timed | self.places())
         self.show(rollout, step)
         self.controllers.follow(sequence_kl(rollout), len(rollout.prompts))
-        self.pass_over(step)
         return self.act(self.look(step, metrics | timed, violations))
 
     def pass_over(self, step: int) -> None:

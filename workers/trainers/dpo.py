@@ -371,6 +371,9 @@ class PairTrainer(PartedTRL, DPOTrainer, BelowTRL):
     def row_length(self, row: Pair) -> int:
         return row.longest
 
+    def row_tokens(self, row: Pair) -> int:
+        return sum(row.lengths)
+
     def row_weight(self, row: Pair) -> float:
         return 1.0
 

@@ -16,7 +16,7 @@ import copy
 import math
 import random
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -74,7 +74,10 @@ class StepHooks(TrainerCallback):
         self.trainer.before_update()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        state.epoch = state.global_step / self.trainer.steps_per_epoch
+        state.epoch = self.trainer.passes(state.global_step)
+        # None stay none: a run that began without a count has no count (`tokens_seen`).
+        if state.global_step == 1 or state.num_input_tokens_seen:
+            state.num_input_tokens_seen += self.trainer.step_tokens(state.global_step - 1)
 
 
 class GuardedTrainer(transformers.Trainer):
@@ -96,7 +99,7 @@ class GuardedTrainer(transformers.Trainer):
     randomness: Path | None = None  # where the generators' states lie, until the first step
 
     steps_per_epoch = 1
-    epoch_order: tuple[int, list[int]] = (-1, [])
+    epoch_orders: Mapping[int, list[int]] = {}  # of the last two epochs read
 
     step_loss: Tensor | None = None  # of the step under way
     silent = False  # whether that step is to leave the weights as they are
@@ -123,12 +126,27 @@ class GuardedTrainer(transformers.Trainer):
     def rows_of_step(self, step: int) -> list[int]:
         """Which rows a step (from 0) trains on: known by position, so resumed runs continue."""
         epoch, place = divmod(step, self.steps_per_epoch)
-        if self.epoch_order[0] != epoch:
+        if epoch not in self.epoch_orders:
             order: Any = self.train_order()
             order.set_epoch(epoch)
-            self.epoch_order = (epoch, list(order))
+            # The loader reads ahead: the epoch before is still asked about.
+            before = {n: rows for n, rows in self.epoch_orders.items() if n == epoch - 1}
+            self.epoch_orders = before | {epoch: list(order)}
         size = self.args.per_device_train_batch_size
-        return self.epoch_order[1][place * size : (place + 1) * size]
+        return self.epoch_orders[epoch][place * size : (place + 1) * size]
+
+    def passes(self, step: int) -> float:
+        """Passes over the training rows when `step` steps are done."""
+        return step / self.steps_per_epoch
+
+    def row_tokens(self, row: Any) -> int:
+        """Tokens of all texts of a row that are learnt from, their prompts included."""
+        raise NotImplementedError
+
+    def step_tokens(self, step: int) -> int:
+        """Tokens that a step (from 0) trains on, over all ranks. Counted by its rows: padding is
+        none of them, and however a step was split they are as many."""
+        return sum(self.row_tokens(self.train_dataset[i]) for i in self.rows_of_step(step))
 
     def get_train_dataloader(self) -> Any:
         """All steps that are left, in one pass. Every rank reads the rows of the whole step, and
@@ -324,6 +342,7 @@ class GuardedTrainer(transformers.Trainer):
             return
         saved = saved_state(self.resumed)
         self.state.global_step, self.state.log_history = saved.global_step, saved.log_history
+        self.state.num_input_tokens_seen = saved.num_input_tokens_seen
         place = state_of(self.resumed)
         known = torch.load(place / OPTIMIZER, map_location="cpu", weights_only=True)
         if self.apart:
@@ -399,6 +418,12 @@ def planned_steps(args: Any, rows: int) -> tuple[int, int]:
 def saved_state(folder: Path) -> TrainerState:
     """The library's own record of a checkpoint: its step, and what was logged."""
     return TrainerState.load_from_json(str(state_of(folder) / STATE))
+
+
+def tokens_seen(state: TrainerState) -> int | None:
+    """Tokens trained on so far; None where the run's first steps were not counted."""
+    counted = state.num_input_tokens_seen or not state.global_step
+    return state.num_input_tokens_seen if counted else None
 
 
 def moved(data: Any, device: torch.device) -> Any:

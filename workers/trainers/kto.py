@@ -172,6 +172,9 @@ class AnswerTrainer(PartedTRL, KTOTrainer, BelowTRL):
     def row_length(self, row: Judged) -> int:
         return len(row.text.ids)
 
+    def row_tokens(self, row: Judged) -> int:
+        return len(row.text.ids)
+
     def row_weight(self, row: Judged) -> float:
         return 1.0
 

@@ -249,6 +249,7 @@ class Result:
     kept_step: int
     loss: float | None  # held-out, nats per pair, of the weights kept
     scores: dict[str, Scores]  # by split; a fold's own rows under "fold"
+    tokens: int | None = None  # trained on; None where they were not counted
 
 
 @dataclass
@@ -280,6 +281,12 @@ class Progress:
     def steps(self) -> int:
         """Optimizer steps of the parts that are done."""
         return sum(result.steps for result in self.done)
+
+    @property
+    def tokens(self) -> int | None:
+        """Tokens that those parts were trained on; None where one did not count them."""
+        counts = [result.tokens for result in self.done if result.tokens is not None]
+        return sum(counts) if len(counts) == len(self.done) else None
 
     def write(self, folder: Path) -> None:
         (state_in(folder) / FILE).write_text(json.dumps({"version": 1, **asdict(self)}))

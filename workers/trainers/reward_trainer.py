@@ -130,6 +130,9 @@ class RewardTrainer(GuardedTrainer):
         ]
         return torch.cat(scores).float()[part["places"]]
 
+    def row_tokens(self, row: EncodedPair) -> int:
+        return sum(row.lengths)
+
     def train_order(self) -> Sampler[int]:
         pairs: Sequence[EncodedPair] = self.train_dataset
         lengths = [pair.longest for pair in pairs]
@@ -253,6 +256,7 @@ class Watch(Reporter):
             context,
             settings,
             offset=progress.steps,
+            tokens_before=progress.tokens,
             total_steps=total_steps,
             max_seconds=max_seconds,
         )

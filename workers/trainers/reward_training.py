@@ -22,6 +22,7 @@ from workers.contract.events import Fault, RecipeError
 from workers.layouts.shards import Shares
 from workers.models.loading import freeze_body, keep, load_scorer
 from workers.models.lora import attach_lora
+from workers.trainers.guarded_trainer import tokens_seen
 from workers.trainers.reward_data import (
     FOLD,
     MEMBER,
@@ -176,8 +177,18 @@ class Training:
         loss: float | None,
         scores: dict[str, Scores],
     ) -> Result:
+        tokens = None if self.trainer is None else tokens_seen(self.trainer.state)
         return Result(
-            part.name, part.kind, part.seed, len(part.rows), steps, reason, kept, loss, scores
+            part.name,
+            part.kind,
+            part.seed,
+            len(part.rows),
+            steps,
+            reason,
+            kept,
+            loss,
+            scores,
+            tokens,
         )
 
     # --- checkpoints ---

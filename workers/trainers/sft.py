@@ -118,6 +118,9 @@ class DemonstrationTrainer(PartedTRL, SFTTrainer, BelowTRL):
     def row_length(self, row: Encoded) -> int:
         return len(row.ids)
 
+    def row_tokens(self, row: Encoded) -> int:
+        return len(row.ids)
+
     def row_weight(self, row: Encoded) -> float:
         return float(answer_length(row))
 

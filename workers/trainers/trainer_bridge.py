@@ -34,14 +34,15 @@ from workers.layouts.arguments import layout_arguments
 from workers.models.loading import on_half_gpu
 from workers.models.lora import body_of
 from workers.rules.engine import Violation, first_stop, live_engine, report, stop_error
-from workers.trainers.guarded_trainer import GuardedTrainer
+from workers.trainers.guarded_trainer import GuardedTrainer, tokens_seen
 
 if TYPE_CHECKING:
     from workers.config.grpo import GRPOSettings
 
 GUARDS_FILE = "guards.json"  # beside the trainer's state in a checkpoint
 
-# What the library reports about its own speed, and a counter that a resumed run begins again.
+# What the library reports about its own speed, and TRL's counter, which a resumed run begins again;
+# ours of that name is in the trainer's state.
 _UNREPORTED = (
     "runtime",
     "per_second",
@@ -61,14 +62,17 @@ class Reporter(TrainerCallback):
         settings: "TrainingSettings | GRPOSettings",
         *,
         offset: int = 0,
+        tokens_before: int | None = 0,
         total_steps: int | None = None,
         max_seconds: float | None = None,
     ) -> None:
-        """A run that trains several models counts on: `offset` steps are behind this one, and
-        `total_steps` and `max_seconds` are those of the run and of this model's share."""
+        """A run that trains several models counts on: `offset` steps and `tokens_before` tokens
+        are behind this one (None where those were not counted), and `total_steps` and `max_seconds`
+        are those of the run and of this model's share."""
         self.context = context
         self.settings = settings
         self.offset = offset
+        self.tokens_before = tokens_before
         self.total_steps = total_steps
         self.max_seconds = settings.max_seconds if max_seconds is None else max_seconds
         self.timed_out = False
@@ -183,8 +187,17 @@ class Reporter(TrainerCallback):
     ) -> None:
         values = reported(logs or {})
         if set(values) - {"epoch"}:
+            values |= self.places(state)
             self.context.metrics(self.offset + state.global_step, values)
             self.look(state.global_step, values, control, **kwargs)
+
+    def places(self, state: TrainerState) -> dict[str, float]:
+        """Where a point lies besides its step, as far as the run knows."""
+        found = {} if state.epoch is None else {"epoch": float(state.epoch)}
+        tokens = tokens_seen(state)
+        if tokens is not None and self.tokens_before is not None:
+            found["num_tokens"] = float(self.tokens_before + tokens)
+        return found
 
     def on_evaluate(
         self,

@@ -9,6 +9,14 @@
     return String(Number(value.toPrecision(4)));
   };
 
+  // 1.5M: for counts that are long. Ticks lie close together and need more digits than words do.
+  const short = (digits) => {
+    const format = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: digits });
+    return (value) => format.format(value);
+  };
+  const count = short(4);
+  const tick = short(7);
+
   // Exponential moving average without the bias towards the first value.
   const smoothed = (values, weight) => {
     let mean = 0,
@@ -85,5 +93,5 @@
   // Colour alone tells nobody apart who cannot see it: each run has its dashes too.
   const DASHES = [[], [7, 3], [2, 3], [9, 3, 2, 3], [4, 4], [1, 2]];
 
-  Object.assign(concord, { figures: { number, smoothed, fences, words, inks, faded, DASHES } });
+  Object.assign(concord, { figures: { number, count, tick, smoothed, fences, words, inks, faded, DASHES } });
 })();

@@ -2,12 +2,21 @@
 // with what stands on it: current limits, alerts with the stretch from their onset, new attempts.
 (() => {
   const concord = (window.concord ??= {});
-  const { number, smoothed, fences, words, faded, DASHES } = concord.figures;
+  const { number, tick, smoothed, fences, words, faded, DASHES } = concord.figures;
   const { clockOf, WORDS } = concord.axes;
   const HEIGHT = 170;
   const FEW = 40; // points that are drawn as dots too
 
   const plain = (value) => String(Number(value.toPrecision(12)));
+  // What a run has to have to be drawn over an axis.
+  const MISSING = { time: "clock", epochs: "count of passes", tokens: "count of tokens" };
+  // The points of a curve that have a place on the axis: one stretch, for steps ascend.
+  const placed = ({ steps, values }, { first, last }) => {
+    const from = steps.findIndex((step) => step >= first);
+    const after = steps.findIndex((step) => step > last);
+    const [start, end] = [from < 0 ? steps.length : from, after < 0 ? steps.length : after];
+    return { steps: steps.slice(start, end), values: values.slice(start, end) };
+  };
   const element = (tag, className, text) => {
     const made = document.createElement(tag);
     if (className) made.className = className;
@@ -46,6 +55,10 @@
       return chart.by_time
         ? clockOf(source, source.series.get(chart.names[0])?.steps[0])
         : page.along(source);
+    }
+
+    get tick() {
+      return this.axis === "tokens" ? tick : plain;
     }
 
     place(source, step) {
@@ -156,10 +169,11 @@
           const value = series.values.at(-1);
           return [this.page.whole(this.axis), drawn([value, value]), [null, null]];
         }
+        const { steps, values } = placed(series, along);
         return [
-          series.steps.map((step) => along.at(step)),
-          drawn(series.values),
-          drawn(weight ? smoothed(series.values, weight) : series.values.map(() => null)),
+          steps.map((step) => along.at(step)),
+          drawn(values),
+          drawn(weight ? smoothed(values, weight) : values.map(() => null)),
         ];
       });
       if (band) tables.push([band.steps, drawn(band.high), drawn(band.low)]);
@@ -252,7 +266,7 @@
             y: { distr: log ? 3 : 1, range: (u, least, most) => this.range(u, least, most) },
           },
           axes: [
-            { ...axis, size: 28, space: 60, values: (_, ticks) => ticks.map(plain) },
+            { ...axis, size: 28, space: 60, values: (_, ticks) => ticks.map(this.tick) },
             {
               ...axis,
               size: 56,
@@ -321,8 +335,20 @@
 
     // What the picture leaves out, in words.
     hidden() {
-      const { clip, log } = this.page;
+      const { clip, log, sources } = this.page;
       const said = [];
+      const what = MISSING[this.axis];
+      for (const source of sources) {
+        const series = source.visible && what ? source.at(this.chart.names[0]) : undefined;
+        if (!series) continue;
+        const along = this.along(source);
+        if (!along.known && source.lacks([source.axes[this.axis]])) continue; // it is on its way
+        const left = series.steps.length - placed(series, along).steps.length;
+        if (along.beginsAgain) said.push(`The ${what} of ${source.name} begins again: not drawn.`);
+        else if (!along.known) said.push(`${source.name} has no ${what}: not drawn.`);
+        else if (left)
+          said.push(`${left} point${left === 1 ? "" : "s"} of ${source.name} without a ${what}: not drawn.`);
+      }
       const values = this.now.flatMap(({ series }) => series.values).filter((value) => value !== null);
       const low = log ? values.filter((value) => value <= 0).length : 0;
       if (low) said.push(`${low} value${low === 1 ? "" : "s"} of 0 or less: not on a log scale.`);
@@ -531,22 +557,22 @@
     read(idx) {
       if (!this.inView && this.reading.childNodes.length && idx !== undefined) return;
       const at = this.plot?.data[0]?.[idx];
-      const parts = this.now
-        .filter(({ level }) => !level)
-        .slice(0, 5)
-        .map((line) => {
-          const value = at === undefined ? line.series.values.at(-1) : this.near(line, at);
-          const shown = element("span", `ink-${line.number}`, number(value));
-          return shown;
-        });
-      const [first] = this.now;
-      const x =
-        at ?? (first?.series.steps.length ? this.place(first.source, first.series.steps.at(-1)) : undefined);
-      this.reading.replaceChildren(...parts, x === undefined ? "" : WORDS[this.axis](x));
+      const lines = this.now.filter(({ level }) => !level).slice(0, 5);
+      const drawn = lines.map(({ source, series }) => placed(series, this.along(source)));
+      const parts = lines.map((line, i) => {
+        const value = at === undefined ? drawn[i].values.at(-1) : this.near(line, at);
+        return element("span", `ink-${line.number}`, number(value));
+      });
+      const ends = drawn.flatMap(({ steps }, i) =>
+        steps.length ? [this.place(lines[i].source, steps.at(-1))] : [],
+      );
+      const where = [...new Set(at === undefined ? ends : [at])].map((x) => WORDS[this.axis](x));
+      this.reading.replaceChildren(...parts, where.length > 1 ? "at their ends" : (where[0] ?? ""));
     }
 
     near({ source, series: { steps, values } }, place) {
-      const at = this.along(source).step(place) + 1e-6; // there and back again rounds
+      const along = this.along(source);
+      const at = Math.min(along.step(place), along.last) + 1e-6; // there and back again rounds
       let low = 0,
         high = steps.length - 1;
       while (low < high) {

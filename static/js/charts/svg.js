@@ -92,7 +92,7 @@
       part(words, "text", { x: box.left - 6, y: y(value) + 4, "text-anchor": "end" }, number(value));
     }
     for (const value of ticks(u.scales.x.min, u.scales.x.max, false))
-      part(words, "text", { x: x(value), y: floor + 16, "text-anchor": "middle" }, number(value));
+      part(words, "text", { x: x(value), y: floor + 16, "text-anchor": "middle" }, plot.tick(value));
     for (const { value, stops } of plot.limits())
       if (!page.log || value > 0) across(value, stops ? inks.bad : inks.warn, { "stroke-dasharray": "6 4" });
     now.forEach(({ ink, dash, level }, i) => {
@@ -109,6 +109,7 @@
     });
     for (const { step, severity, text, source } of plot.alerts()) {
       const at = x(plot.place(source, step));
+      if (Number.isNaN(at)) continue;
       const mark = part(lines, "path", {
         d: `M${at} ${floor - 10}L${at - 6} ${floor}L${at + 6} ${floor}Z`,
         fill: severity === "critical" ? inks.bad : inks.warn,
