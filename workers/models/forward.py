@@ -177,8 +177,8 @@ def can_pack(model: PreTrainedModel) -> bool:
         if fits:
             model.set_attn_implementation(BY_ROWS)
             fits = _reads_alike(model, _end_to_end)
-        if not fits and model.config._attn_implementation == BY_ROWS:
-            model.set_attn_implementation(_SDPA)
+            if not fits:
+                model.set_attn_implementation(_SDPA)
         _packs[model] = fits
     return _packs[model]
 

@@ -84,10 +84,10 @@ def _rectangle(rows: list[list[Encoded]], pad_id: int) -> tuple[dict[str, Tensor
     if all(len(row) == 1 for row in rows):
         return {"input_ids": ids, "attention_mask": mask}, labels
     # What ends a row is read as one more text, which nobody learns.
-    ends = [[*map(len, (text.ids for text in row))] for row in rows]
+    filled = [[len(text.ids) for text in row] for row in rows]
     positions = [
         [place for length in [*lengths, ids.shape[1] - sum(lengths)] for place in range(length)]
-        for lengths in ends
+        for lengths in filled
     ]
     return sharing_rows(ids, torch.tensor(positions)), labels
 
