@@ -171,6 +171,13 @@ class SFTSettings(AdaptedSettings):
         section=Section.MODEL,
         main=True,
     )
+    packing: bool = option(
+        False,
+        "Several demonstrations share a row of at most `max_length` tokens in place of padding, "
+        "without seeing each other: the same steps and the same result in fewer tokens. Pays where "
+        "lengths differ much.",
+        section=Section.MEMORY,
+    )
     loss_type: str = option(
         "nll",
         "TRL's loss: nll imitates every token alike; dft counts a token by its present likelihood, "
@@ -252,6 +259,10 @@ class SFTSettings(AdaptedSettings):
         errors = super().check()
         if self.base_width % (2 * self.base_heads):
             errors.append("base_width: must be a multiple of twice base_heads (rotary positions)")
+        if self.packing and self.attention == "flash_attention_2":
+            errors.append("packing: was not run with flash_attention_2; leave attention at auto")
+        if self.packing and self.liger:
+            errors.append("packing: was not run with the kernels of liger; switch one of them off")
         return errors
 
 

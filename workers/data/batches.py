@@ -1,5 +1,6 @@
 """How rows become batches: padding, token budgets, the order of rows, folds."""
 
+import heapq
 import random
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -292,16 +293,50 @@ def rectangles(lengths: Sequence[int]) -> list[list[int]]:
     return found
 
 
+def shared_rows(lengths: Sequence[int], row_length: int) -> list[list[int]]:
+    """Indices of texts in rows of at most `row_length` tokens, about equally full, so that the
+    rectangle they make has little padding: longest first, each to the emptiest row (Graham 1969,
+    "Bounds on Multiprocessing Timing Anomalies"), in the fewest rows for which that fits."""
+    order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
+    most = max(row_length, lengths[order[0]])
+    for count in range(-(-sum(lengths) // most), len(lengths)):
+        filled = [(0, row) for row in range(count)]
+        rows: list[list[int]] = [[] for _ in filled]
+        for index in order:
+            tokens, row = filled[0]
+            if tokens + lengths[index] > most:
+                break
+            rows[row].append(index)
+            heapq.heapreplace(filled, (tokens + lengths[index], row))
+        else:
+            return rows
+    return [[index] for index in order]
+
+
+def row_tokens(rows: Iterable[Iterable[int]], lengths: Sequence[int]) -> int:
+    """Tokens of the rectangle of rows that several texts may share, padding included."""
+    filled = [sum(lengths[i] for i in row) for row in rows]
+    return len(filled) * max(filled)
+
+
 def padded_tokens(
-    lengths: Sequence[int], *, one_rectangle: bool = False, packed: bool = False
+    lengths: Sequence[int],
+    *,
+    one_rectangle: bool = False,
+    packed: bool = False,
+    row_length: int | None = None,
 ) -> int:
     """Tokens of the rectangles, or of a single one, padding included; `packed`: of rows that lie
-    end to end."""
+    end to end. `row_length`: of `shared_rows` where that is less."""
     if packed:
         return sum(lengths)
     if one_rectangle:
-        return len(lengths) * max(lengths)
-    return sum(len(rows) * lengths[rows[0]] for rows in rectangles(lengths))
+        tokens = len(lengths) * max(lengths)
+    else:
+        tokens = sum(len(rows) * lengths[rows[0]] for rows in rectangles(lengths))
+    if row_length is not None:
+        tokens = min(tokens, row_tokens(shared_rows(lengths, row_length), lengths))
+    return tokens
 
 
 def parts_under(
@@ -310,12 +345,11 @@ def parts_under(
     budget: int | None,
     at_least: int = 1,
     most_rows: int | None = None,
-    one_rectangle: bool = False,
-    packed: bool = False,
+    **layout: Any,
 ) -> list[list[int]]:
     """Indices of pairs (or single texts), given by the lengths of their texts, in parts of at most
-    `budget` padded tokens and `most_rows`, and at least so many parts; what is over it alone is a
-    part by itself.
+    `budget` tokens, by `padded_tokens` of this `layout`, and `most_rows`, and at least so many
+    parts; what is over it alone is a part by itself.
 
     Pairs come longest first, so the part that needs most memory is computed first.
     """
@@ -325,8 +359,8 @@ def parts_under(
     for index in order:
         trial = [*parts[-1], index] if parts else [index]
         lengths = [length for i in trial for length in pairs[i]]
-        tokens = padded_tokens(lengths, one_rectangle=one_rectangle, packed=packed)
-        if parts and len(trial) <= rows and (not budget or tokens <= budget):
+        fits = not budget or padded_tokens(lengths, **layout) <= budget
+        if parts and len(trial) <= rows and fits:
             parts[-1] = trial
         else:
             parts.append([index])

@@ -7,6 +7,7 @@ that of one process, however its rows were dealt.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from workers import ranks
 from workers.contract.jobs import DATA, ONE
@@ -40,18 +41,24 @@ class Shares:
         return cls(ranks.rank(), ranks.world(), even=layout != DATA)
 
     def parts(
-        self, lengths: Sequence[tuple[int, ...]], *, budget: int | None, at_least: int = 1
+        self,
+        lengths: Sequence[tuple[int, ...]],
+        *,
+        budget: int | None,
+        at_least: int = 1,
+        row_length: int | None = None,
     ) -> list[TakenPart]:
         """This rank's parts of a step's rows, given by the lengths of their texts: as
         `parts_under`, with `at_least` so many over all ranks together."""
+        under: Any = {"budget": budget, "row_length": row_length}
         if self.world == 1:
-            return [TakenPart(p) for p in parts_under(lengths, budget=budget, at_least=at_least)]
+            return [TakenPart(p) for p in parts_under(lengths, at_least=at_least, **under)]
         each = -(-at_least // self.world)
         dealt = [
             [
                 TakenPart([own[i] for i in part])
                 for part in parts_under(
-                    [lengths[i] for i in own], budget=budget, at_least=each, one_rectangle=self.even
+                    [lengths[i] for i in own], at_least=each, one_rectangle=self.even, **under
                 )
             ]
             for own in self._hands(lengths)

@@ -410,9 +410,14 @@ def _reading(plan: Plan, kind: str, settings: Any, longest_row: int | None) -> P
     rows = max(1, settings.batch_size // getattr(settings, "gradient_accumulation", 1))
     rows *= 2 if kind == "dpo" else 1
     length = min(settings.max_length, longest_row or settings.max_length)
+    at_once = _rows(settings, rows, length)
+    if getattr(settings, "packing", False):  # no more tokens than apart, in rows that may be longer
+        tokens = min(rows * length, max(length, settings.max_tokens_per_batch or rows * length))
+        length = min(settings.max_length, tokens)
+        at_once = -(-tokens // length)
     return replace(
         plan,
-        update_rows=_rows(settings, rows, length),
+        update_rows=at_once,
         update_length=length,
         update_response=length,
     )

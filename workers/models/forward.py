@@ -174,19 +174,26 @@ def can_pack(model: PreTrainedModel) -> bool:
         return False
     if model not in _packs:
         fits = model.device.type == "cpu" and sees_every_position(model.config)
-        _packs[model] = fits and _reads_alike(model)
+        if fits:
+            model.set_attn_implementation(BY_ROWS)
+            fits = _reads_alike(model, _end_to_end)
+            if not fits:
+                model.set_attn_implementation(_SDPA)
+        _packs[model] = fits
     return _packs[model]
 
 
 @torch.no_grad()
-def _reads_alike(model: PreTrainedModel) -> bool:
-    tokens = torch.tensor([[0, 1, 2, 1, 0]], device=model.device)
+def _reads_alike(
+    model: PreTrainedModel, joined: Callable[[Tensor, list[int]], dict[str, Any]]
+) -> bool:
+    """Whether two short rows, `joined` by their ids [1, T] and lengths, give what each gives."""
+    tokens, lengths = torch.tensor([[0, 1, 2, 1, 0]], device=model.device), [3, 2]
     with torch.autocast(model.device.type, enabled=False):
-        alone = torch.cat([_outputs(model, input_ids=row) for row in tokens.split([3, 2], 1)], 1)
-        model.set_attn_implementation(BY_ROWS)
+        alone = torch.cat([_outputs(model, input_ids=row) for row in tokens.split(lengths, 1)], 1)
         try:
-            together = _outputs(model, **_end_to_end(tokens, [3, 2]))
-            alike = torch.allclose(together, alone, rtol=1e-4, atol=1e-5)
+            together = _outputs(model, **joined(tokens, lengths))
+            return torch.allclose(together, alone, rtol=1e-4, atol=1e-5)
         except (
             AttributeError,
             IndexError,
@@ -194,10 +201,7 @@ def _reads_alike(model: PreTrainedModel) -> bool:
             TypeError,
             ValueError,
         ):  # it takes no such arguments
-            alike = False
-    if not alike:
-        model.set_attn_implementation(_SDPA)
-    return alike
+            return False
 
 
 def _outputs(model: PreTrainedModel, **inputs: Any) -> Tensor:
@@ -207,15 +211,32 @@ def _outputs(model: PreTrainedModel, **inputs: Any) -> Tensor:
 
 def _end_to_end(ids: Tensor, lengths: list[int]) -> dict[str, Any]:
     """What a model is called with: ids [1, T] of rows that are so long."""
-    positions = torch.cat([torch.arange(length, device=ids.device) for length in lengths])
-    return {
-        "input_ids": ids,
-        "position_ids": positions.unsqueeze(0),
+    return sharing_rows(ids, _positions(ids, lengths)) | {
         # A mask in attention's own shape is passed on as it is, and by rows nobody reads it: none
         # of T × T is made.
         "attention_mask": torch.ones(1, 1, 1, 1, dtype=torch.bool, device=ids.device),
         "row_lengths": lengths,
     }
+
+
+def _positions(ids: Tensor, lengths: list[int]) -> Tensor:
+    """[1, T]: from 0 on in each of rows that are so long."""
+    return torch.cat([torch.arange(length, device=ids.device) for length in lengths]).unsqueeze(0)
+
+
+# Texts that share a row [b, L] and are told apart by their positions alone: without a mask of
+# padding `transformers` lets a token see those before it up to where positions begin at 0 again,
+# with the attentions sdpa and eager, on any device. The mask costs L × L, so rows are kept short.
+
+
+def sharing_rows(ids: Tensor, positions: Tensor) -> dict[str, Tensor]:
+    """What a model is called with, both [b, L]."""
+    return {"input_ids": ids, "position_ids": positions}
+
+
+def can_share_rows(model: PreTrainedModel) -> bool:
+    """Whether `model` reads texts that share a row as it reads each alone, by two short ones."""
+    return _reads_alike(model, lambda ids, lengths: sharing_rows(ids, _positions(ids, lengths)))
 
 
 # Prompts and responses as the trunk reads them: one run of real tokens per row.
@@ -370,23 +391,19 @@ def score_responses(
     )
 
 
-def answer_logits(
-    model: PreTrainedModel, input_ids: Tensor, attention_mask: Tensor, keep: Tensor
-) -> Tensor:
+def answer_logits(model: PreTrainedModel, inputs: dict[str, Tensor], keep: Tensor) -> Tensor:
     """Logits at the positions where `keep` is true, and nowhere else: [K, V].
 
-    input_ids, attention_mask, keep: [B, L]; the K rows come in reading order. The last states are
+    `inputs` of the model, keep: [B, L]; the K rows come in reading order. The last states are
     thinned out right before the output layer, so the model's own treatment of logits (scaling,
     soft caps) still applies, and prompts and padding cost no projection on the vocabulary.
     """
     with projecting(model, lambda states: states[keep]):
-        output = model(input_ids=input_ids, attention_mask=attention_mask, use_cache=False)
+        output = model(**inputs, use_cache=False)
     return output.logits.squeeze(0)
 
 
-def answer_states(
-    model: PreTrainedModel, input_ids: Tensor, attention_mask: Tensor, keep: Tensor
-) -> Tensor:
+def answer_states(model: PreTrainedModel, inputs: dict[str, Tensor], keep: Tensor) -> Tensor:
     """The states that `answer_logits` projects, [K, width], of a model that `is_plain`."""
     seen: list[Tensor] = []
 
@@ -395,7 +412,7 @@ def answer_states(
         return seen[0][:1]
 
     with projecting(model, pick):
-        model(input_ids=input_ids, attention_mask=attention_mask, use_cache=False)
+        model(**inputs, use_cache=False)
     return seen[0]
 
 

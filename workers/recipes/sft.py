@@ -21,6 +21,7 @@ from workers.contract.events import Alert, Fault, RecipeError
 from workers.data.batches import Encoded, encode_fitting, encode_pair, encode_turns, truncated_share
 from workers.data.snapshot import Demonstration, Messages, evaluation_splits, read_demonstrations
 from workers.layouts.shards import Shares
+from workers.models.forward import can_share_rows
 from workers.models.loading import (
     keep,
     load_causal,
@@ -66,6 +67,13 @@ def run(context: RunContext) -> dict[str, Any]:
     set_seed(context.spec.seed)
     training, held_out = _split(context, settings)
     tokenizer, body = _base(context, settings, training)
+    if settings.packing and not can_share_rows(body):
+        raise RecipeError(
+            "bad_config",
+            Fault.CONFIGURATION,
+            f"packing: a model of the kind '{body.config.model_type}' does not read texts that "
+            "share a row as it reads each alone; switch it off",
+        )
     max_length = min(settings.max_length, readable_length(body, tokenizer))
     train_rows = _encode(tokenizer, training, max_length, settings)
     eval_rows = _encode(tokenizer, held_out, max_length, settings)

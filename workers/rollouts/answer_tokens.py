@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from workers.data.batches import Encoded, pad_right, rectangles
+from workers.data.batches import Encoded, pad_right, rectangles, row_tokens, shared_rows
 from workers.layouts.gathered import is_split
-from workers.models.forward import answer_logits, answer_states, in_pieces, is_plain
+from workers.models.forward import answer_logits, answer_states, in_pieces, is_plain, sharing_rows
 from workers.rl.losses import logprobs_and_entropy
 
 IGNORED = -100  # the label that losses skip
@@ -38,37 +38,66 @@ class AnswerTokens:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Texts as rectangles: per rectangle ids, mask and labels [b, L], longest first; `counts` [N]
-    answer tokens by text, in the rectangles' order."""
+    """Texts as rectangles: per rectangle what the model is called with and labels, all [b, L];
+    `counts` [N] answer tokens by text, in the rectangles' order."""
 
-    rectangles: list[tuple[Tensor, Tensor, Tensor]]
+    rectangles: list[tuple[dict[str, Tensor], Tensor]]
     counts: Tensor
 
     def to(self, device: torch.device) -> "Batch":
-        moved = [tuple(t.to(device) for t in rectangle) for rectangle in self.rectangles]
-        return Batch(moved, self.counts.to(device))  # type: ignore[arg-type] # of a transformers model
+        moved = [
+            ({name: tensor.to(device) for name, tensor in inputs.items()}, labels.to(device))
+            for inputs, labels in self.rectangles
+        ]
+        return Batch(moved, self.counts.to(device))
 
 
 def batch_of(
     texts: Sequence[Encoded],
     pad_id: int,
     grouped: Callable[[Sequence[int]], list[list[int]]] = rectangles,
+    *,
+    row_length: int | None = None,
 ) -> tuple[Batch, list[int]]:
     """The texts in rectangles, as `grouped` puts them together by their lengths, and at which row
-    of the result each of them comes."""
-    groups = grouped([len(text.ids) for text in texts])
-    built, counts = [], []
-    for group in groups:
-        ids, mask = pad_right([texts[i].ids for i in group], pad_id)
-        labels = torch.where(mask.bool(), ids, IGNORED)
-        for label, i in zip(labels, group, strict=True):
-            label[: answer_start(texts[i])] = IGNORED
-            for start, end in texts[i].others:
-                label[start:end] = IGNORED
-        built.append((ids, mask, labels))
-        counts += [answer_length(texts[i]) for i in group]
-    place = {i: row for row, i in enumerate(i for group in groups for i in group)}
-    return Batch(built, torch.tensor(counts)), [place[i] for i in range(len(texts))]
+    of the result each of them comes. `row_length`: several texts share a row of at most so many
+    tokens, where that makes fewer tokens with their padding."""
+    lengths = [len(text.ids) for text in texts]
+    groups = [[[i] for i in group] for group in grouped(lengths)]
+    if row_length is not None:
+        rows = shared_rows(lengths, row_length)
+        if row_tokens(rows, lengths) < sum(row_tokens(group, lengths) for group in groups):
+            groups = [rows]
+    built = [_rectangle([[texts[i] for i in row] for row in group], pad_id) for group in groups]
+    order = [i for group in groups for row in group for i in row]
+    place = {i: row for row, i in enumerate(order)}
+    counts = torch.tensor([answer_length(texts[i]) for i in order])
+    return Batch(built, counts), [place[i] for i in range(len(texts))]
+
+
+def _rectangle(rows: list[list[Encoded]], pad_id: int) -> tuple[dict[str, Tensor], Tensor]:
+    """What a model is called with and the labels, of rows that hold one text or more."""
+    ids, mask = pad_right([[token for text in row for token in text.ids] for row in rows], pad_id)
+    labels, _ = pad_right(
+        [[label for text in row for label in _labels(text)] for row in rows], IGNORED
+    )
+    if all(len(row) == 1 for row in rows):
+        return {"input_ids": ids, "attention_mask": mask}, labels
+    # What ends a row is read as one more text, which nobody learns.
+    filled = [[len(text.ids) for text in row] for row in rows]
+    positions = [
+        [place for length in [*lengths, ids.shape[1] - sum(lengths)] for place in range(length)]
+        for lengths in filled
+    ]
+    return sharing_rows(ids, torch.tensor(positions)), labels
+
+
+def _labels(text: Encoded) -> list[int]:
+    start = answer_start(text)
+    labels = [IGNORED] * start + text.ids[start:]
+    for first, end in text.others:
+        labels[first:end] = [IGNORED] * (end - first)
+    return labels
 
 
 def answer_start(text: Encoded) -> int:
@@ -108,20 +137,20 @@ def answer_tokens(model: nn.Module, batch: Batch, *, chunk: int | None = None) -
 
 
 def _of_rectangle(
-    model: Any, ids: Tensor, mask: Tensor, labels: Tensor, chunk: int | None
+    model: Any, inputs: dict[str, Tensor], labels: Tensor, chunk: int | None
 ) -> tuple[Tensor, ...]:
     """Four of [K], in reading order."""
     targets = labels[:, 1:]
     wanted = targets[targets != IGNORED]
     keep = nn.functional.pad(targets != IGNORED, (0, 1))  # the position before each answer token
     if chunk is None or len(wanted) <= chunk or not is_plain(getattr(model, "module", model)):
-        return _of_logits(answer_logits(model, ids, mask, keep), wanted)
+        return _of_logits(answer_logits(model, inputs, keep), wanted)
     layer = model.get_output_embeddings()
 
     def piece(states: Tensor, tokens: Tensor) -> tuple[Tensor, ...]:
         return _of_logits(layer(states), tokens)
 
-    states = answer_states(model, ids, mask, keep)
+    states = answer_states(model, inputs, keep)
     return in_pieces(piece, states, wanted, chunk=chunk)
 
 

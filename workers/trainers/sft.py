@@ -53,21 +53,36 @@ class StepCollator:
     """This rank's rows of one step as parts of at most the budget's tokens; `total` counts the
     answer tokens of the whole step."""
 
-    def __init__(self, settings: SFTSettings, pad_id: int, shares: Shares = ALONE) -> None:
+    def __init__(
+        self,
+        settings: SFTSettings,
+        pad_id: int,
+        shares: Shares = ALONE,
+        *,
+        row_length: int | None = None,
+    ) -> None:
+        """`row_length`: tokens of the longest row that several texts may share; None: none do."""
         self.settings = settings
         self.pad_id = pad_id
         self.shares = shares
+        self.row_length = row_length
 
     def __call__(self, rows: Sequence[Encoded]) -> list[dict[str, Any]]:
         parts = self.shares.parts(
             [(len(row.ids),) for row in rows],
             budget=self.settings.max_tokens_per_batch,
             at_least=self.settings.gradient_accumulation,
+            row_length=self.row_length,
         )
         total = torch.tensor(sum(map(answer_length, rows)))
         built = []
         for part in parts:
-            batch, _ = batch_of([rows[i] for i in part.rows], self.pad_id, self.shares.rectangles)
+            batch, _ = batch_of(
+                [rows[i] for i in part.rows],
+                self.pad_id,
+                self.shares.rectangles,
+                row_length=self.row_length,
+            )
             built.append(
                 {
                     "rectangles": batch.rectangles,
@@ -103,7 +118,12 @@ class DemonstrationTrainer(PartedTRL, SFTTrainer, BelowTRL):
         args.dataset_kwargs = {"skip_prepare_dataset": True}
         args.average_tokens_across_devices = False  # our collator counts those of all ranks
         # Gives a step's parts, where the library's own give one batch.
-        collator: Any = StepCollator(settings, tokenizer.pad_token_id, shares)
+        collator: Any = StepCollator(
+            settings,
+            tokenizer.pad_token_id,
+            shares,
+            row_length=args.max_length if settings.packing else None,
+        )
         super().__init__(
             model=model,
             args=args,

@@ -33,6 +33,7 @@ _ALIKE = (
     "optimizer",
     "attention",
     "liger",
+    "packing",
     "reward_precision",
     "gradient_checkpointing",
     "max_length",

@@ -188,7 +188,7 @@ def test_projecting_answers_only_gives_the_logits_of_the_whole(make: Make) -> No
     keep = torch.rand(ids.shape, generator=torch.Generator().manual_seed(0)) < 0.4
     with torch.no_grad():
         whole = model(input_ids=ids, attention_mask=mask).logits[keep]
-        thin = answer_logits(model, ids, mask, keep)
+        thin = answer_logits(model, {"input_ids": ids, "attention_mask": mask}, keep)
     torch.testing.assert_close(thin, whole)
 
 

@@ -111,6 +111,11 @@ JOBS = {
     "adapters": Job(
         "sft", DATA, SFT | {"lora_rank": 4, "batch_size": 5, "max_tokens_per_batch": 40}
     ),
+    "packed": Job("sft", DATA, SFT | {"packing": True, "batch_size": 7, "lora_rank": 4}),
+    "packed_fsdp": Job("sft", FSDP, SFT | {"packing": True, "batch_size": 7}),
+    "packed_zero3": Job(
+        "sft", ZERO3, SFT | {"packing": True, "batch_size": 7, "max_tokens_per_batch": 80}
+    ),
     "groups": Job("grpo", DATA, GRPO),
     "groups_zero2": Job("grpo", ZERO2, GRPO),
     "groups_fsdp": Job("grpo", FSDP, GRPO),
