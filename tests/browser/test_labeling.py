@@ -388,6 +388,7 @@ def test_everything_done_is_said_with_pleasure(
 def test_ada_changes_the_rule_and_hears_what_is_wrong_with_hers(
     live_server, open_page, sign_in, project: Project
 ) -> None:
+    LabelingSettings.objects.update(random_share=0.2)
     page = open_page()
     sign_in(page, "ada")
     page.goto(f"{live_server.url}/p/arguments/settings/")

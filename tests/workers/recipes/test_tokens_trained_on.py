@@ -34,7 +34,11 @@ def tokens_of(part: dict[str, Any]) -> int:
     """By the masks of what a model reads, each text as often as a row of the step has it."""
     if "completion_mask" in part:
         return int(part["prompt_mask"].sum() + part["completion_mask"].sum())
-    lengths = [int(n) for _, mask, *_ in part["rectangles"] for n in mask.sum(1)]
+    read = [
+        first["attention_mask"] if isinstance(first, dict) else rest[0]
+        for first, *rest in part["rectangles"]
+    ]
+    lengths = [int(n) for mask in read for n in mask.sum(1)]
     places = part.get("places", range(len(lengths)))
     return sum(lengths[int(place)] for place in places)
 
