@@ -16,6 +16,7 @@ from apps.snapshots.forms import SnapshotForm
 from apps.snapshots.models import Snapshot
 from apps.snapshots.services import freezing
 from apps.snapshots.services.importing import snapshot_import
+from apps.training.models import Run, RunInput
 from tests.snapshots.test_freezing import freeze
 
 pytestmark = pytest.mark.django_db
@@ -132,6 +133,18 @@ def test_a_draft_can_be_cancelled_and_made_again_from_its_page(
     assert Snapshot.objects.filter(state="draft").get().recipe == draft.recipe
     odd = client.post(at("action", project, draft.pk), {"action": "melt"}, follow=True)
     assert "can be done" in odd.content.decode()
+
+
+def test_runs_that_use_it_are_links_for_whoever_may_open_them(
+    project: Project, emil: User, rita: User, signed_in: SignedIn, crowd: list[Comparison]
+) -> None:
+    made = freeze(project, emil)
+    run = Run.objects.create(project=project, name="learner", kind="reward", state="queued")
+    RunInput.objects.create(run=run, role="data", snapshot=made)
+    for person, linked in ((emil, True), (rita, False)):
+        page = signed_in(person).get(at("detail", project, made.pk)).content.decode()
+        assert "learner" in page
+        assert (f"/runs/{run.pk}/" in page) == linked
 
 
 def test_a_form_starts_from_another_datasets_recipe(

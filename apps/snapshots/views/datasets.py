@@ -153,6 +153,7 @@ def snapshot_detail(request: Request, snapshot: str) -> HttpResponse:
         "files": exports.file_list_or_none(found),
         "uses": snapshots.uses_of(found),
         "may_download": request.role in STAFF,
+        "may_open_runs": request.role in STAFF,
         "formats": ROW_FORMATS,
         "overlap": overlap_with_demonstrations(found),
         "before": comparing.one_before(found),
