@@ -9,6 +9,7 @@ from django.test import Client
 
 from apps.accounts.models import Project, User
 from apps.common.errors import DomainError
+from apps.monitoring.services.watches import watch_create
 from apps.snapshots.models import Snapshot
 from apps.training.forms.launch import RunForm
 from apps.training.models import Checkpoint, Run, RunInput
@@ -153,8 +154,10 @@ def test_the_form_launches_a_run_that_registers_a_server(
 ) -> None:
     client.force_login(emil)
     address = f"/p/{project.slug}/runs/new/served/"
+    (only,) = RunForm(project=project, kind="served").fields["queue"].choices
+    assert only[0] == "short", "it waits for no training, whatever is asked for"
     assert address in client.get(f"/p/{project.slug}/runs/new/").content.decode()
-    sent = {"name": "theirs", "seed": 0, "key": "k", "queue": "gpu"}
+    sent = {"name": "theirs", "seed": 0, "key": "k", "queue": "short"}
     sent |= {f"c_{name}": value for name, value in SERVED.items()}
     assert client.post(address, sent).status_code == 302
     run = Run.objects.get()
@@ -208,8 +211,15 @@ def test_a_served_input_has_its_server_and_a_probe_wants_its_tokenizer(
     with pytest.raises(DomainError) as refused:
         inputs_check(kind="probe", config=rule, **given)
     assert (refused.value.code, refused.value.field) == ("no_tokenizer", "inputs.policy")
+    reward = registered(project, "register_reward")
+    watch = {"project": project, "checkpoint": served, "prompts": prompts, "reward": reward}
+    with pytest.raises(DomainError) as refused:
+        watch_create(name="theirs", **watch)
+    assert (refused.value.code, refused.value.field) == ("no_tokenizer", "checkpoint")
+
     served.run.config = SERVED | {"tokenizer": "org/model"}
     inputs_check(kind="probe", config=rule, **given)
+    assert watch_create(name="theirs", **watch).kind == "policy"
 
 
 def test_the_pages_of_a_served_model_say_where_it_answers_and_offer_no_weights(

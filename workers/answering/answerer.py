@@ -50,7 +50,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """A model that answers at its server; `tokenizer` where its chat template is applied here."""
+    """A model that answers at its server; `tokenizer` where it was registered with one."""
 
     settings: "ServerSettings"
     tokenizer: "PreTrainedTokenizerBase | None"
@@ -90,7 +90,7 @@ class Models:
             # Somebody waits for it: a question is asked once, and given up as any other is.
             seconds = min(settings.timeout_s, contract.ANSWER_SECONDS)
             patience = replace(settings, timeout_s=seconds, retries=0)
-            return Elsewhere(patience, None if settings.api == "chat" else tokenizer)
+            return Elsewhere(patience, tokenizer)
         tokenizer = load_tokenizer(folder)
         model = freeze(load_causal(folder))
         return Loaded(model, tokenizer, stop_ids(model, tokenizer))
@@ -251,7 +251,7 @@ def write(asked: AskRequest, loaded: Loaded, tell: Callable[[Answer], bool]) -> 
 def ask_there(asked: AskRequest, model: Elsewhere) -> Answer:
     """The whole answer at once. Raises `RecipeError` where the server gives none."""
     from workers.rollouts.local import Sampling
-    from workers.servers.answers import request_body
+    from workers.servers.answers import request_body, token_count
     from workers.servers.client import Server, Unanswered
 
     begun, server = time.monotonic(), Server(model.settings)
@@ -266,7 +266,8 @@ def ask_there(asked: AskRequest, model: Elsewhere) -> Answer:
             "inference_server_answer", Fault.DATA, server.told(f"gave no answer: {error}")
         ) from error
     ended = contract.ENDED if said.ended else contract.CUT
-    return Answer(ended, said.text, said.tokens or 0, time.monotonic() - begun)
+    tokens = token_count(said, model.tokenizer)
+    return Answer(ended, said.text, tokens, time.monotonic() - begun)
 
 
 def training_here(client: redis.Redis) -> bool:

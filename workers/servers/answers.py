@@ -33,7 +33,7 @@ from workers.models.loading import load_causal, load_tokenizer
 from workers.rollouts.drawing import Answer
 from workers.rollouts.local import Sampling, derive_seed
 from workers.servers.asking import Asked, KeptAnswers, ask_all
-from workers.servers.client import Server
+from workers.servers.client import Given, Server
 
 # A checkpoint's weights, sent to a vLLM server before it is asked, by TRL's client.
 #
@@ -176,7 +176,7 @@ class Served:
                 else [
                     Answer(
                         as_drawn(one.text, one.ended),
-                        self._count(one.text, one.ended, one.tokens),
+                        token_count(one, self.tokenizer),
                         one.ended,
                     )
                     for one in texts
@@ -186,28 +186,32 @@ class Served:
 
     def _body(self, prompt: Messages, rows: slice, sampling: Sampling) -> dict[str, Any]:
         own = replace(sampling, seed=derive_seed(sampling.seed, "served", rows.start))
-        templated = None if self._settings.api == CHAT else self.needed_tokenizer
-        body = request_body(self._settings, templated, prompt, own)
+        body = request_body(self._settings, self.tokenizer, prompt, own)
         return body | ({"n": rows.stop - rows.start} if rows.stop - rows.start > 1 else {})
-
-    def _count(self, text: str, ended: bool, said: int | None) -> int:
-        """As the server counts; where it does not, as the input's tokenizer does, the end token
-        included."""
-        if said is not None:
-            return said
-        return len(self.needed_tokenizer(text, add_special_tokens=False)["input_ids"]) + ended
 
     @property
     def needed_tokenizer(self) -> PreTrainedTokenizerBase:
         """Raises `RecipeError` where there is none."""
-        if self.tokenizer is None:
-            raise RecipeError(
-                "no_tokenizer",
-                Fault.CONFIGURATION,
-                f"The model served at {self.server.place} was registered without a tokenizer, and "
-                "its tokens must be counted here; register it once more with one.",
-            )
-        return self.tokenizer
+        return _needed(self.tokenizer)
+
+
+def _needed(tokenizer: PreTrainedTokenizerBase | None) -> PreTrainedTokenizerBase:
+    if tokenizer is None:
+        raise RecipeError(
+            "no_tokenizer",
+            Fault.CONFIGURATION,
+            "This served model was registered without a tokenizer, and its tokens must be counted "
+            "here; register it once more with one.",
+        )
+    return tokenizer
+
+
+def token_count(given: Given, tokenizer: PreTrainedTokenizerBase | None) -> int:
+    """Of an answer: as the server counts; where it does not, as the tokenizer does, the end token
+    included. Raises `RecipeError` where there is none."""
+    if given.tokens is not None:
+        return given.tokens
+    return len(_needed(tokenizer)(given.text, add_special_tokens=False)["input_ids"]) + given.ended
 
 
 def request_body(
@@ -216,8 +220,8 @@ def request_body(
     prompt: Messages,
     sampling: Sampling,
 ) -> dict[str, Any]:
-    """What a server is asked for one answer. tokenizer: applies its chat template to the prompt,
-    where the server does not."""
+    """What a server is asked for one answer. tokenizer: applies its chat template to the prompt
+    where the server does not (`api`)."""
     body: dict[str, Any] = {
         "model": settings.model,
         "max_tokens": sampling.max_new_tokens,
@@ -225,10 +229,10 @@ def request_body(
         "top_p": sampling.top_p,
         "seed": sampling.seed,
     }
-    if tokenizer is None:
+    if settings.api == CHAT:
         body["messages"] = list(prompt)
     else:
-        body["prompt"] = tokenizer.apply_chat_template(
+        body["prompt"] = _needed(tokenizer).apply_chat_template(
             list(prompt), tokenize=False, add_generation_prompt=True
         )
     if sampling.top_k:
@@ -282,11 +286,6 @@ def read_served(
     return settings, load_tokenizer(folder) if (folder / TOKENIZER).is_file() else None
 
 
-def registered_server(context: RunContext, folder: Path, role: str = POLICY) -> Served:
-    """The same, asked in a run."""
-    return Served(context, *read_served(folder, role), has_weights=False)
-
-
 def served_inputs(context: RunContext, config: Mapping[str, Any]) -> dict[str, Served]:
     """{input: who answers for it} of the inputs that a server answers for: as `config`, the setting
     `server`, says, or because the model was registered by its server."""
@@ -296,7 +295,7 @@ def served_inputs(context: RunContext, config: Mapping[str, Any]) -> dict[str, S
             continue
         folder = context.input_path(role)
         if is_served(folder):
-            found[role] = registered_server(context, folder, role)
+            found[role] = Served(context, *read_served(folder, role), has_weights=False)
     settings = read_server(config)
     if settings is not None:
         role = settings.serves

@@ -7,10 +7,11 @@ from typing import Any
 from django import forms
 
 from apps.training.models import Run
+from apps.training.services.kinds import SHORT
 from apps.training.services.layouts import SPREAD, layouts_of_kind, needs_of
 from apps.training.services.queueing import LIMITS, MOST_AT_ONCE
 from workers.contract.jobs import EVERY_GPU, LAUNCHERS, LAYOUTS, MOST_PROCESSES, ONE, PLAIN
-from workers.contract.wire import JOB_QUEUES, QUEUE_CPU
+from workers.contract.wire import JOB_QUEUES, QUEUE_CPU, QUEUE_SHORT
 
 LAYOUT_FIELDS = ("layout", "processes", "launcher")
 
@@ -63,8 +64,9 @@ class NeedsForm(forms.Form):
         """Begin with what the cloned run needed, with `needs` in its place; a kind that is one
         process is asked for no layout."""
         queue = self.fields["queue"]
-        queue.choices = [(name, _class_words(name, queues_heard)) for name in JOB_QUEUES]
-        queue.initial = source.queue if source else QUEUE_CPU
+        names = [QUEUE_SHORT] if kind in SHORT else JOB_QUEUES  # where the service sends it
+        queue.choices = [(name, _class_words(name, queues_heard)) for name in names]
+        queue.initial = source.queue if source else QUEUE_SHORT if kind in SHORT else QUEUE_CPU
         known: dict[str, Any] = {}
         if source is not None:
             known["priority"] = source.priority

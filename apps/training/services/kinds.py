@@ -32,9 +32,10 @@ DEMONSTRATIONS = frozenset({"demonstrations"})
 PROMPTS = frozenset({"prompts", "preferences", "demonstrations"})  # rows of each have a prompt
 ROLLOUTS = frozenset({"rollouts.jsonl"})
 # Kinds that take a minute at most and go to the queue of such, whatever else is asked for: they
-# must not wait for the training that they are about.
+# must not wait for a training, such as the one that they are about.
 SHORT = frozenset({"check", "probe", "served"})
-# Kinds that leave no more than a report, which a project over its quota of disk space may launch.
+# Kinds that leave no more than a report, or a server's settings, which a project over its quota of
+# disk space may launch.
 KEEP_LITTLE = SHORT | {"push"}
 
 

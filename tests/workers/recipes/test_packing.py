@@ -81,7 +81,7 @@ def shop(workshop: Workshop) -> Workshop:
 
 
 def bloom() -> PreTrainedModel:
-    """Its positions are distances in the row, whatever it is told of them."""
+    """It weighs tokens by their distance in the row and takes no positions."""
     config = BloomConfig(vocab_size=len(word_tokenizer()), hidden_size=16, n_layer=2, n_head=2)
     return BloomForCausalLM(config)
 

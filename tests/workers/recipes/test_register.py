@@ -305,6 +305,7 @@ def gguf_of(path: Path, model: LlamaForCausalLM) -> list[str]:
     writer.add_eos_token_id(1)
     writer.add_bos_token_id(1)
     writer.add_pad_token_id(0)
+    writer.add_add_bos_token(True)
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, own.num_hidden_layers)
     for name, weight in model.state_dict().items():
         if name.endswith(("q_proj.weight", "k_proj.weight")):  # halves of a head, interleaved
@@ -348,6 +349,8 @@ def test_a_gguf_file_is_unpacked_into_the_model_that_it_was_made_of(
         assert torch.allclose(ours(IDS).logits, model(IDS).logits, atol=1e-5)
         ids = AutoTokenizer.from_pretrained(place)("a cat", add_special_tokens=False)["input_ids"]
         assert [words[i] for i in ids] == ["a", "Ġ", "cat"]
+        theirs = AutoTokenizer.from_pretrained(tmp_path / "two", gguf_file="one.gguf")
+        assert AutoTokenizer.from_pretrained(place)("a cat").input_ids == theirs("a cat").input_ids
         odd = AutoTokenizer.from_pretrained(place)("<|endoftext|>")["input_ids"]
         assert max(odd) < len(words), "a token of GPT-2, for which this model has no embedding"
     config = SHORT | {"sample_prompts": 1, "sample_max_new_tokens": 4, "max_length": 48}
