@@ -33,6 +33,7 @@ from apps.loop.row_files import (
     reward_debates,
     short_argument_rows,
     short_prompt_rows,
+    spoiled_rows,
     vote_rows,
 )
 from apps.loop.services import CircleData, Pretrained, circle_start
@@ -123,6 +124,8 @@ SMALL = Size(
 FULL = Size()
 # Of DPO, which reads every pair with policy and reference: some five CPU seconds for each.
 SHORT_PAIRS, SHORT_PAIR_WORDS = 160, 60
+# Of the reward model, which liked length and missed empty and damaged answers without them.
+SPOILED_PAIRS = 600
 
 Say = Callable[[str], None]
 
@@ -326,6 +329,11 @@ def _published(project: Project, user: User, say: Say, size: Size) -> CircleData
             "Published pairs of short arguments",
             "preferences",
             lambda: pair_rows(learned, words=SHORT_PAIR_WORDS, most=short),
+        ),
+        "hard": (
+            "Arguments beside spoiled ones",
+            "preferences",
+            lambda: spoiled_rows(learned, most=min(SPOILED_PAIRS, size.pairs or SPOILED_PAIRS)),
         ),
         "demonstrations": ("Short arguments", "demonstrations", short_argument_rows),
         "prompts": ("Short debate prompts", "prompts", short_prompt_rows),

@@ -5,6 +5,8 @@ import gzip
 import hashlib
 import json
 import lzma
+import random
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import Any
@@ -160,6 +162,89 @@ def pair_rows(
     rows.sort(key=lambda row: _digest(row["id"]))
     splits = [[row for row in rows if row["split"] == name] for name in (TRAIN, HELDOUT_GROUPS)]
     return [row for of, n in zip(splits, (most, most // 4), strict=True) for row in of[:n]]
+
+
+# What a spoiled argument says in place of one: sure of itself or of nothing, and about no debate.
+_FILLER = (
+    "This is a very important topic that many people have strong opinions about.",
+    "Anyone who thinks about it for a moment will agree with what is said here.",
+    "There are good points and bad points, as there always are.",
+    "It has been like this for a long time, and it will stay like this.",
+    "The reasons are well known, so there is no need to list them again.",
+    "Some say one thing and others say another, and who can tell.",
+    "In my opinion this opinion is the right opinion to have.",
+    "Everything that was mentioned before shows that this must be true.",
+    "At the end of the day it is what it is.",
+    "It could be this way, or it could be the other way around.",
+    "The facts are the facts, and the facts are on this side.",
+    "First of all, this is the first thing, and then there is the second thing.",
+)
+SPOILED = ("filler", "stance_again", "cut", "shuffled", "one_sentence", "other_debate")
+
+
+def spoiled_rows(train: Collection[str], *, most: int) -> list[Row]:
+    """For `snapshot_import`: arguments of `train` that won, each twice against a text that is
+    worse by its making, the kinds of `SPOILED` in turn. Texts that say nothing and one sentence
+    repeated are up to half as long again as the argument, so that length does not tell which one
+    won. No probe of an assessment is made from these words."""
+    rows = [row for row in _rows("pairs") if row["debate"] in train]
+    won = {row["chosen"]: row for row in rows}
+    texts = sorted(won, key=_digest)
+    spoiled: list[Row] = []
+    for n, text in enumerate(texts):
+        row = won[text]
+        for kind in (SPOILED[n % len(SPOILED)], SPOILED[(n + 3) % len(SPOILED)]):
+            other = next(
+                of
+                for k in range(1, len(texts))
+                if won[of := texts[(n + k) % len(texts)]]["debate"] != row["debate"]
+            )
+            worse = _spoiled(kind, text, stance=_stance(row["prompt"]), other=other)
+            if worse.split() == text.split():
+                continue
+            side, rest = ("a", "b") if _digest(text)[0] % 2 else ("b", "a")
+            spoiled.append(
+                {
+                    "id": f"{row['item']}-{kind}",
+                    "prompt": row["prompt"],
+                    f"response_{side}": text,
+                    f"response_{rest}": worse,
+                    "gold": side,
+                    "group": row["debate"],
+                    "source": f"{SOURCE}Strict",
+                    "licence": LICENCE,
+                    "metadata": {"spoiled": kind},
+                    "split": TRAIN,
+                }
+            )
+    return spoiled[:most]
+
+
+def _spoiled(kind: str, text: str, *, stance: str, other: str) -> str:
+    draw = random.Random(_digest(kind + text))
+    words = text.split()
+    length = round(len(words) * draw.uniform(1.0, 1.5))
+    if kind == "cut":
+        return " ".join(words[: max(1, len(words) // 2)])
+    if kind == "shuffled":
+        return " ".join(draw.sample(words, len(words)))
+    if kind == "other_debate":
+        return other
+    if kind == "one_sentence":
+        said = [draw.choice(re.findall(r"\S[^.!?]*[.!?]*", text))]
+    elif kind == "stance_again":
+        said = [f"{stance}.", f"The stance is: {stance}.", f"This is about {stance}."]
+    else:
+        said = draw.sample(_FILLER, len(_FILLER))
+    filled: list[str] = []
+    while len(filled) < length:
+        filled += " ".join(said).split()
+    return " ".join(filled[:length])
+
+
+def _stance(prompt: str) -> str:
+    """Of a debate's prompt: "Debate: …\nStance: …\n…"."""
+    return prompt.split("\n")[1].removeprefix("Stance: ")
 
 
 def short_argument_rows() -> list[Row]:

@@ -42,6 +42,7 @@ class CircleData:
     preferences: Snapshot
     judge_preferences: Snapshot
     policy_preferences: Snapshot | None = None  # what DPO learns from, where not `preferences`
+    hard: Snapshot | None = None  # pairs that the reward model learns from beside `preferences`
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,8 @@ def circle_start(
     sft = runs["sft"]
     body: dict[str, Input] = {"base": runs["encoder"]} if pretrained else {"sft": sft}
     judging = JUDGE_HEAD if pretrained else {}
-    launch("reward", "Reward model", {"data": data.preferences} | body)
+    hard: dict[str, Input] = {"hard": data.hard} if data.hard else {}
+    launch("reward", "Reward model", {"data": data.preferences} | hard | body)
     launch("judge", "Judge reward model", {"data": data.judge_preferences} | body, **judging)
     launch("dpo", "DPO", {"data": data.policy_preferences or data.preferences, "sft": sft})
     models: dict[str, Input] = {"reward": runs["reward"], "judge": runs["judge"]}

@@ -240,6 +240,7 @@ def test_with_models_the_circle_starts_from_them(said: list[str], settings) -> N
     assert reads["sft", "base"] == made.runs["policy"].pk
     assert reads["reward", "base"] == reads["judge", "base"] == made.runs["encoder"].pk
     assert reads["dpo", "data"] == "Published pairs of short arguments, small"
+    assert reads["reward", "hard"] == "Arguments beside spoiled ones, small"
     row = next(artifact_store().lines(f"{made.data.preferences.uri}/train.jsonl"))
     assert row["votes"] == 0
     assert len(row["cluster_ids"]) == 2  # arguments recur: intervals are over them
@@ -283,3 +284,21 @@ def test_the_demos_texts_name_their_licence() -> None:
     rows += [*demo.short_argument_rows(), *demo.short_prompt_rows()]
     rows += demo.pair_rows(demo.reward_debates())
     assert {row["licence"] for row in rows} == {"CC-BY-4.0", "MIT", "Apache-2.0"}
+
+
+def test_spoiled_arguments_lose_by_their_making_and_not_by_length() -> None:
+    rows = row_files.spoiled_rows(row_files.reward_debates(), most=120)
+
+    assert {row["metadata"]["spoiled"] for row in rows} == set(row_files.SPOILED)
+    assert {row["group"] for row in rows}.isdisjoint(
+        {*row_files.HELD_OUT_DEBATES, *row_files.JUDGE_DEBATES}
+    )
+    assert len({row["id"] for row in rows}) == len(rows) == 120
+    for row in rows:
+        won, lost = row[f"response_{row['gold']}"], row[f"response_{'ba'['ab'.index(row['gold'])]}"]
+        assert won.split() != lost.split()
+        if row["metadata"]["spoiled"] in ("filler", "stance_again", "one_sentence"):
+            assert len(won.split()) <= len(lost.split()) <= 1.5 * len(won.split()) + 1
+        elif row["metadata"]["spoiled"] == "shuffled":
+            assert sorted(won.split()) == sorted(lost.split())
+    assert row_files.spoiled_rows(row_files.reward_debates(), most=120) == rows
