@@ -147,18 +147,34 @@ def two_way_rate(score: Floats, prompt: Ints, person: Ints) -> Rate:
     reason = _too_few(n_prompts, n_people) or (ALL_ALIKE if np.ptp(values) == 0 else "")
     if reason:
         return Rate(mean, None, None, *about, reason=reason)
-    rest = values - mean
-    by_prompt, by_person, by_both = (
-        _cluster_variance(rest, of) for of in (prompts, people, _both(prompts, people))
-    )
-    variance = max(by_prompt + by_person - by_both, by_prompt, by_person)
+    variance = two_way_variances((values - mean) / n, prompts, people).two_way
     half = float(stdtrit(min(n_prompts, n_people) - 1, 0.975)) * math.sqrt(variance)
     return Rate(mean, max(mean - half, 0.0), min(mean + half, 1.0), *about)
 
 
-def _cluster_variance(rest: Floats, cluster: Ints) -> float:
+@dataclass(frozen=True, slots=True)
+class Variances:
+    """Of a weighted mean of votes: by clusters of prompts, of people, and of both at once."""
+
+    by_prompt: float
+    by_person: float
+    by_both: float
+
+    @property
+    def two_way(self) -> float:
+        """V_P + V_A − V_PA, but never under either."""
+        return max(self.by_prompt + self.by_person - self.by_both, self.by_prompt, self.by_person)
+
+
+def two_way_variances(rest: Floats, prompts: Ints, people: Ints) -> Variances:
+    """rest: (n,) deviations from the mean times their weights, which add up to 1; prompts, people:
+    (n,) places from 0. Each is C/(C − 1) times the sum of the clusters' squared sums."""
+    return Variances(*(_squares(rest, of) for of in (prompts, people, _both(prompts, people))))
+
+
+def _squares(rest: Floats, cluster: Ints) -> float:
     sums = np.bincount(cluster, weights=rest)
-    return float((sums**2).sum()) / len(rest) ** 2 * len(sums) / max(len(sums) - 1, 1)
+    return float((sums**2).sum()) * len(sums) / max(len(sums) - 1, 1)
 
 
 def _too_few(n_prompts: int, n_people: int) -> str:

@@ -3,6 +3,8 @@
 import itertools
 from typing import Any
 
+import choix
+import evalica
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -192,3 +194,26 @@ def test_few_people_or_prompts_give_numbers_without_intervals(
 def test_the_same_seed_gives_the_same_intervals() -> None:
     votes = crowd(4)
     assert bradley_terry(votes, replicates=30) == bradley_terry(votes, replicates=30)
+
+
+def test_strengths_are_those_of_two_other_libraries() -> None:
+    votes = crowd(7, prompts=300)
+    clear = votes.only(~np.isnan(votes.score))
+    strengths = {s.model: s.value for s in bradley_terry(votes).strengths}
+    ours = np.array([strengths[k] for k in range(len(STRENGTHS))])
+
+    wins: list[tuple[int, int]] = []  # a tie is one win each way, where a win counts twice
+    for first, second, score in zip(clear.first, clear.second, clear.score, strict=True):
+        ahead, behind = (int(first), int(second))[:: 1 if score > 0 else -1]
+        wins += [(ahead, behind), (ahead, behind) if score != 0.5 else (behind, ahead)]
+    theirs = choix.opt_pairwise(len(STRENGTHS), wins, alpha=1e-9, tol=1e-10)
+    assert ours == pytest.approx(theirs - theirs.mean(), abs=1e-3)
+
+    winners = [
+        evalica.Winner.Draw if s == 0.5 else evalica.Winner.X if s == 1 else evalica.Winner.Y
+        for s in clear.score
+    ]
+    xs, ys = (list(map(str, side.tolist())) for side in (clear.first, clear.second))
+    found = evalica.bradley_terry(xs, ys, winners, tolerance=1e-10, limit=10_000).scores
+    logs = np.log([found[str(k)] for k in range(len(STRENGTHS))])
+    assert ours == pytest.approx(logs - logs.mean(), abs=1e-3)
