@@ -6,7 +6,7 @@ from typing import Any
 from django.db.models import F
 
 from apps.accounts.models import Project, User
-from apps.labeling.models import Answer, Slot, Task
+from apps.labeling.models import RATED, Answer, Slot
 from apps.labeling.services.kinds import agree
 from measures.estimate import Interval
 from measures.intervals import wilson
@@ -17,7 +17,7 @@ Row = tuple[str, list[int], list[int], int]  # kind, one judgement, the other, s
 def values_controls(*, project: Project, user: User) -> dict[str, Interval]:
     """{gold, repeats, audits}: the share of this person's gradings and rankings that is the same
     judgement (`kinds.agree`) as the known answer, as their own of before, as a reviewer's."""
-    answers = Answer.objects.filter(project=project, is_current=True).exclude(kind=Task.Kind.PAIR)
+    answers = Answer.objects.filter(project=project, is_current=True, kind__in=RATED)
     mine = answers.filter(annotator=user)
     asked = mine.filter(slot__kind__in=(Slot.Kind.REGULAR, Slot.Kind.GOLD))
     return {

@@ -33,7 +33,7 @@ from apps.labeling.api.schemas import (
     VotesReportOut,
     task_out,
 )
-from apps.labeling.models import Task, Vote
+from apps.labeling.models import RATED, Vote
 from apps.labeling.services import LABELERS, Lease, NothingReason, Questions
 
 router = Router(tags=["labeling"])
@@ -57,7 +57,7 @@ def _next(got: Lease | NothingReason | None) -> dict[str, Any]:
         return {"nothing": NothingOut(code=got.code, message=got.text, back_at=got.back_at)}
     if got is None:
         return {}
-    if got.kind != Task.Kind.PAIR:
+    if got.kind in RATED:
         return {"task": task_out(got)}
     return {
         "pair": PairOut(

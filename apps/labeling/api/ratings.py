@@ -17,7 +17,7 @@ from apps.labeling.api.schemas import (
     TaskOut,
     task_out,
 )
-from apps.labeling.models import Answer, Slot, Task
+from apps.labeling.models import PAIRED, RATED, Answer, Slot, Task
 from apps.labeling.selectors.ratings import pair_counts, results_of, tasks_list
 from apps.labeling.services import LABELERS, slot_lease_next, slot_skip, vote_cast, vote_revise
 from apps.labeling.services.kinds import KINDS
@@ -175,7 +175,7 @@ def task_skip(request: HttpRequest, payload: SkipIn, slot: int = Key) -> dict[st
 )
 def task_revise(request: HttpRequest, payload: RatingIn, rating: int = Key) -> dict[str, Any]:
     mine = Answer.objects.filter(pk=rating, annotator=request.user)
-    if not mine.exclude(kind=Task.Kind.PAIR).exists():
+    if not mine.filter(kind__in=RATED).exists():
         raise Missing("There is no such rating of yours.", field="rating")
     result = vote_revise(
         vote=rating, annotator=request.user, source=Answer.Source.API, **payload.answer()
@@ -221,7 +221,7 @@ def ratings_results(
 
 def _slot_check(slot: int) -> None:
     """To this address a slot of a pair is as unknown as one that there is not."""
-    if not Slot.objects.filter(pk=slot).exclude(task__kind=Task.Kind.PAIR).exists():
+    if not Slot.objects.filter(pk=slot).exclude(task__kind__in=PAIRED).exists():
         raise Missing("There is no such rating task.", field="slot")
 
 

@@ -26,7 +26,7 @@ class LabelingSettings(Stamped):
     )
     task_kind = models.CharField(
         max_length=5,
-        choices=Task.Kind.choices,
+        choices=[one for one in Task.Kind.choices if one[0] != Task.Kind.BLIND],
         default=Task.Kind.PAIR,
         db_default=Task.Kind.PAIR,
         help_text="what files with several answers to a prompt become, where they do not say",
@@ -261,11 +261,20 @@ class ImportJob(Named):
         return f"import of {self.file_name}: {self.stage} {self.state}"
 
 
-# Comparisons that are closed to a person, since others label their import or it is being undone:
-# ranges of ids. An import's comparisons are written together, so that between them lies no other
-# of the project.
-CLOSED_IDS = """(select range_agg(int8range(j.first_comparison, j.last_comparison, '[]'))
+# Comparisons that are closed to a person, as ranges of ids: others label their import, it is being
+# undone, or the person has given as many answers to an evaluation as one may (or it has ended). An
+# import's comparisons are written together, so that between them lies no other of the project.
+CLOSED_IDS = """(select range_agg(closed.ids) from (
+  select int8range(j.first_comparison, j.last_comparison, '[]') as ids
   from labeling_importjob j
   where j.project_id = {project} and j.first_comparison is not null
     and (j.stage = 'undo' or not exists (select from labeling_importjob_people h
-                                         where h.importjob_id = j.id and h.user_id = {user})))"""
+                                         where h.importjob_id = j.id and h.user_id = {user}))
+  union all
+  select int8range(e.first_task, e.last_task, '[]') from labeling_evaluationset e
+  where e.project_id = {project}
+    and (not e.is_open or e.most_each <= (
+      select count(*) from labeling_slot mine
+      where mine.task_id between e.first_task and e.last_task
+        and mine.annotator_id = {user} and mine.state in ('leased', 'done')))
+) closed)"""

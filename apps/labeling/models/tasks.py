@@ -2,7 +2,9 @@
 
 A task is of a kind: a pair to compare, answers to grade, answers to rank. What holds for all of
 them (leases, skips, places, caps) reads `Task`; what only pairs have reads `Comparison`, and in SQL
-the view `labeling_comparison`, which has the pairs alone. A view cannot be locked row by row
+the view `labeling_comparison`, which has the pairs alone. A blind pair looks like a pair to whoever
+answers it and is none to everything else: it measures two systems, is never decided, and no dataset
+or agreement statistic reads it. A view cannot be locked row by row
 through a join: statements that lock name `labeling_task`.
 
 Races are settled here, by constraints: a slot belongs to one annotator, an annotator meets a
@@ -136,14 +138,16 @@ MOST_POINTS = 11  # of a scale, such as 0 to 10
 class Task(Stamped):
     """One question about the responses to one prompt, in a stored order that no annotator sees.
 
-    Of a pair: `response_a`, `response_b` and `gold`. Of the other kinds: `items`, the scale from
-    `low` to `high` (of a ranking the ranks, 1 is best) and `gold_values`.
+    Of a pair: `response_a`, `response_b` and `gold`; of a blind pair without `gold`. Of the other
+    kinds: `items`, the scale from `low` to `high` (of a ranking the ranks, 1 is best) and
+    `gold_values`.
     """
 
     class Kind(models.TextChoices):
         PAIR = "pair", _("pair")
         GRADE = "grade", _("grading")
         RANK = "rank", _("ranking")
+        BLIND = "blind", _("blind pair")
 
     class State(models.TextChoices):
         OPEN = "open", "open"
@@ -221,12 +225,14 @@ class Task(Stamped):
             models.CheckConstraint(
                 condition=Q(kind="pair", response_a__isnull=False, response_b__isnull=False)
                 & Q(low__isnull=True, high__isnull=True)
+                | Q(kind="blind", response_a__isnull=False, response_b__isnull=False, gold="")
+                & Q(low__isnull=True, high__isnull=True)
                 | Q(kind__in=["grade", "rank"], response_a__isnull=True, response_b__isnull=True)
                 & Q(low__isnull=False, high__isnull=False, gold=""),
                 name="task_of_its_kind",
             ),
             models.CheckConstraint(
-                condition=Q(kind="pair")
+                condition=Q(kind__in=["pair", "blind"])
                 | Q(high__gte=F("low")) & Q(high__lt=F("low") + MOST_POINTS),
                 name="task_scale_in_order",
             ),
@@ -265,6 +271,33 @@ class Task(Stamped):
 
     def __str__(self) -> str:
         return f"task {self.pk}"
+
+
+# The kinds that show two answers side by side, and those that ask for values.
+PAIRED = (Task.Kind.PAIR, Task.Kind.BLIND)
+RATED = (Task.Kind.GRADE, Task.Kind.RANK)
+
+
+class EvaluationSet(Stamped):
+    """The blind pairs of one comparison of systems, whose ids lie together: who may still answer
+    them. Nobody gives more than `most_each` answers, and once it is closed nobody is asked."""
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    first_task = models.BigIntegerField()
+    last_task = models.BigIntegerField()
+    most_each = models.PositiveIntegerField(help_text="answers that one person may give")
+    is_open = models.BooleanField(default=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(last_task__gte=F("first_task")), name="evaluation_set_in_order"
+            )
+        ]
+        indexes = [models.Index(fields=["project", "first_task"], name="evaluation_set_of_project")]
+
+    def __str__(self) -> str:
+        return f"tasks {self.first_task} to {self.last_task}"
 
 
 class ComparisonManager(models.Manager["Comparison"]):
@@ -449,6 +482,9 @@ class Skip(models.Model):
     task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="skips")
     annotator = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
     reason = models.CharField(max_length=300, blank=True)
+    left_is = models.CharField(
+        max_length=1, blank=True, default="", db_default="", help_text="which response stood left"
+    )
     at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

@@ -78,9 +78,9 @@ class AnyAnswer(models.Model):
 class Answer(AnyAnswer):
     """One answer to a task, or one revision of it: rows are added, never overwritten.
 
-    A pair's is its `choice`. The others' are `values` by the stored places of the responses:
-    grades, or competition ranks (1 is best, ties share a rank, the next rank is skipped); `shown`
-    is the order of the places on the screen.
+    A pair's and a blind pair's is its `choice`. The others' are `values` by the stored places of
+    the responses: grades, or competition ranks (1 is best, ties share a rank, the next rank is
+    skipped); `shown` is the order of the places on the screen.
     """
 
     task = models.ForeignKey(Task, on_delete=models.PROTECT, related_name="answers")
@@ -105,8 +105,8 @@ class Answer(AnyAnswer):
                 name="vote_names_what_it_chose",
             ),
             models.CheckConstraint(
-                condition=Q(kind="pair", values=[], shown=[]) & ~Q(choice="")
-                | ~Q(kind="pair")
+                condition=Q(kind__in=["pair", "blind"], values=[], shown=[]) & ~Q(choice="")
+                | ~Q(kind__in=["pair", "blind"])
                 & ~Q(values=[])
                 & Q(choice="", left_is="", improvement__isnull=True, values__len=F("shown__len")),
                 name="answer_of_its_kind",

@@ -13,7 +13,7 @@ from apps.accounts.models import Membership, Project, User
 from apps.accounts.selectors import memberships_of
 from apps.common.registry import Use, vote_traces, vote_uses
 from apps.labeling import selectors, services
-from apps.labeling.models import Vote
+from apps.labeling.models import Answer
 from apps.labeling.screens.imports import due_of
 from apps.labeling.screens.label import LOOKS, Look
 from apps.labeling.services import LABELERS, NothingReason, Qualification
@@ -32,7 +32,7 @@ class AnswerRow:
     """One answer in the list: `frozen_in` datasets that stay as they are hold it already. `uses`
     names them, for readers only: annotators see how many."""
 
-    vote: Vote
+    vote: Answer
     prompt: str
     side: str
     words: str
@@ -41,12 +41,12 @@ class AnswerRow:
     uses: list[Use]
 
 
-def answers_only(answers: QuerySet[Vote], only: str) -> QuerySet[Vote]:
+def answers_only(answers: QuerySet[Answer], only: str) -> QuerySet[Answer]:
     """Those with a note, reason or flag; with an improved answer; or changed since. "": all."""
     return answers.filter(_NARROWER[only]) if only else answers
 
 
-def answer_rows(answers: Iterable[Vote], *, named: bool) -> list[AnswerRow]:
+def answer_rows(answers: Iterable[Answer], *, named: bool) -> list[AnswerRow]:
     """`named`: with the names of the datasets and models that hold each answer."""
     votes = list(answers)
     ids = [vote.pk for vote in votes]
@@ -55,7 +55,7 @@ def answer_rows(answers: Iterable[Vote], *, named: bool) -> list[AnswerRow]:
     return [_row(vote, frozen.get(vote.pk, 0), uses.get(vote.pk, [])) for vote in votes]
 
 
-def _row(vote: Vote, frozen_in: int, uses: list[Use]) -> AnswerRow:
+def _row(vote: Answer, frozen_in: int, uses: list[Use]) -> AnswerRow:
     answered = selectors.as_answered(vote)
     chosen = {"left": answered.left, "right": answered.right}.get(answered.side)
     words = {"left": gettext("A is better"), "right": gettext("B is better")}.get(answered.side)

@@ -16,7 +16,9 @@ from apps.accounts.models import Project, User
 from apps.common.errors import Missing
 from apps.labeling.models import (
     CLOSED_IDS,
+    PAIRED,
     Annotator,
+    Answer,
     Choice,
     Comparison,
     Decision,
@@ -37,7 +39,7 @@ _SLOW = 0.2  # seconds
 class AnsweredPair:
     """A pair an annotator has answered, on the sides it was shown: theirs to look at and change."""
 
-    vote: Vote
+    vote: Answer
     prompt: Messages
     left: Messages
     right: Messages
@@ -159,14 +161,11 @@ def answers_count(*, project: Project, annotator: User) -> int:
 
 def answers_of(
     *, project: Project, annotator: User, choice: str = "", search: str = ""
-) -> QuerySet[Vote]:
-    """The annotator's current answers, newest first; `choice` is canonical or left / right."""
+) -> QuerySet[Answer]:
+    """The annotator's current answers to pairs, blind ones too, newest first; `choice` is canonical
+    or left / right."""
     answers = (
-        Vote.objects.filter(project=project, annotator=annotator, is_current=True)
-        .select_related(
-            "slot", "comparison__prompt", "comparison__response_a", "comparison__response_b"
-        )
-        .order_by("-cast_at", "-id")
+        _own(project, annotator).select_related("slot", *_SHOWN_OF_PAIR).order_by("-cast_at", "-id")
     )
     if choice in ("left", "right"):
         same = Q(choice="a", left_is="a") | Q(choice="b", left_is="b")
@@ -175,14 +174,27 @@ def answers_of(
     elif choice:
         answers = answers.filter(choice=choice)
     if search:
-        answers = answers.filter(comparison__prompt__messages__icontains=search)
+        answers = answers.filter(task__prompt__messages__icontains=search)
     return answers
+
+
+_SHOWN_OF_PAIR = ("task__prompt", "task__response_a", "task__response_b")
+
+
+def _own(project: Project, annotator: User) -> QuerySet[Answer]:
+    return Answer.objects.filter(
+        project=project, annotator=annotator, is_current=True, kind__in=PAIRED
+    )
 
 
 def answers_today(*, project: Project, annotator: User) -> int:
     midnight = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0)
-    return Vote.objects.filter(
-        project=project, annotator=annotator, revision=1, cast_at__gte=midnight
+    return Answer.objects.filter(
+        project=project,
+        annotator=annotator,
+        kind__in=PAIRED,
+        revision=1,
+        cast_at__gte=midnight,
     ).count()
 
 
@@ -194,7 +206,7 @@ def undo_query(*, project: Project, annotator: User) -> str:
     """What the label page is asked for to take back the last answer or skip, whichever is newer:
     `answer=ID` of the vote or `unskip=ID` of the comparison; empty before there was any."""
     answer = (
-        Vote.objects.filter(project=project, annotator=annotator, is_current=True)
+        _own(project, annotator)
         .exclude(source=Vote.Source.IMPORT)
         .exclude(slot__kind__in=CLOSED)  # what counts no more stays as it is
         .order_by("-cast_at", "-id")
@@ -216,9 +228,10 @@ def answered_pair(*, project: Project, annotator: User, vote: int) -> AnsweredPa
     """One current answer of this annotator. `Missing` when it is not theirs or not current, or its
     pair was sent to re-annotation since."""
     found = (
-        Vote.objects.filter(pk=vote, project=project, annotator=annotator, is_current=True)
+        _own(project, annotator)
+        .filter(pk=vote)
         .exclude(slot__kind__in=CLOSED)
-        .select_related("comparison__prompt", "comparison__response_a", "comparison__response_b")
+        .select_related(*_SHOWN_OF_PAIR)
         .first()
     )
     if found is None:
@@ -229,11 +242,13 @@ def answered_pair(*, project: Project, annotator: User, vote: int) -> AnsweredPa
     return as_answered(found)
 
 
-def as_answered(vote: Vote) -> AnsweredPair:
-    comparison = vote.comparison
-    a, b = comparison.response_a.messages, comparison.response_b.messages
+def as_answered(vote: Answer) -> AnsweredPair:
+    task = vote.task
+    if task.response_a is None or task.response_b is None:
+        raise ValueError("not an answer to a pair")
+    a, b = task.response_a.messages, task.response_b.messages
     left, right = (b, a) if vote.left_is == "b" else (a, b)
-    return AnsweredPair(vote=vote, prompt=comparison.prompt.messages, left=left, right=right)
+    return AnsweredPair(vote=vote, prompt=task.prompt.messages, left=left, right=right)
 
 
 # --- comparisons, for those who read results -----------------------------------------------------

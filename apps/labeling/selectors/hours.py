@@ -29,14 +29,14 @@ from (
   select v.annotator_id, date_trunc('month', v.cast_at at time zone 'utc')::date as month,
          (v.revision = 1)::int as vote, 0 as rating, v.active_ms as ms,
          (v.is_current and s.kind = 'discard')::int as discarded
-  from labeling_vote v join labeling_slot s on s.id = v.slot_id
-  where v.project_id = %(project)s and v.source <> 'import'
+  from labeling_answer v join labeling_slot s on s.id = v.slot_id
+  where v.project_id = %(project)s and v.kind in ('pair', 'blind') and v.source <> 'import'
     and (%(user)s::bigint is null or v.annotator_id = %(user)s)
   union all
   select r.annotator_id, date_trunc('month', r.cast_at at time zone 'utc')::date, 0,
          (r.revision = 1)::int, r.active_ms, 0
   from labeling_answer r
-  where r.project_id = %(project)s and r.kind <> 'pair'
+  where r.project_id = %(project)s and r.kind in ('grade', 'rank')
     and (%(user)s::bigint is null or r.annotator_id = %(user)s)
 ) w join accounts_user u on u.id = w.annotator_id
 where %(month)s::date is null or w.month = %(month)s

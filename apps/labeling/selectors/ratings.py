@@ -14,7 +14,7 @@ from django.db.models import Q, QuerySet
 
 from apps.accounts.models import Project, User
 from apps.common.errors import Missing
-from apps.labeling.models import Answer, Slot, Task, TaskItem
+from apps.labeling.models import RATED, Answer, Slot, Task, TaskItem
 from apps.labeling.selectors import CLOSED
 from measures.ratings import (
     Normalised,
@@ -34,7 +34,7 @@ def has_rating_tasks(project: Project) -> bool:
 
 
 def _tasks(project: Project) -> QuerySet[Task]:
-    return Task.objects.filter(project=project).exclude(kind=Task.Kind.PAIR)
+    return Task.objects.filter(project=project, kind__in=RATED)
 
 
 def _counted() -> QuerySet[Answer]:
@@ -47,7 +47,7 @@ def _counted() -> QuerySet[Answer]:
 def ratings_of(*, project: Project, annotator: User, search: str = "") -> QuerySet[Answer]:
     """A person's own current ratings, newest first."""
     mine = Answer.objects.filter(project=project, annotator=annotator, is_current=True)
-    found = mine.exclude(kind=Task.Kind.PAIR).exclude(slot__kind__in=CLOSED)
+    found = mine.filter(kind__in=RATED).exclude(slot__kind__in=CLOSED)
     if search:
         found = found.filter(task__prompt__messages__icontains=search)
     return found.select_related("task__prompt").order_by("-cast_at", "-pk")

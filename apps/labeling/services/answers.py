@@ -14,8 +14,8 @@ from django.utils.translation import gettext_lazy as _
 from apps.common.errors import Conflict, DomainError, Missing, Refused
 from apps.common.numbers import count
 from apps.common.transactions import row_named
+from apps.labeling.models import PAIRED, Choice, Response, Slot, Task, Vote
 from apps.labeling.models import Answer as StoredAnswer
-from apps.labeling.models import Choice, Response, Slot, Task, Vote
 from apps.labeling.services import kinds
 from apps.labeling.services import statements as sql
 from apps.labeling.services.deciding import Policy, decision_store
@@ -146,7 +146,7 @@ class Answer:
     def same_as(self, stored: StoredAnswer, leased: "LeasedSlot") -> bool:
         """Whether this is what was stored, sent again."""
         same = (stored.rationale, stored.flags) == (self.rationale, self.flags)
-        if stored.kind != Task.Kind.PAIR:
+        if stored.kind not in PAIRED:
             shown = replace(leased, shown=stored.shown)
             return same and stored.values == kinds.canonical(self.values, shown)
         left_is = stored.left_is or leased.left_is
@@ -269,6 +269,12 @@ class LeasedSlot:
 
     @property
     def is_pair(self) -> bool:
+        """Whether it shows two answers side by side."""
+        return self.task_kind in PAIRED
+
+    @property
+    def decides(self) -> bool:
+        """Whether its votes are counted into a decision."""
         return self.task_kind == Task.Kind.PAIR
 
 
@@ -324,7 +330,7 @@ def vote_write(
     others = _insert(cursor, values)
     if UNSAFE in answer.flags or (replaces and UNSAFE in replaces.flags):
         warning_follow(leased.task)
-    if not leased.is_pair:
+    if not leased.decides:
         n = others["n"] + (leased.kind in _COUNTED)
         cursor.execute(sql.COUNT_ANSWERS, {"task": leased.task, "n": n})
         return VoteResult(vote=StoredAnswer(id=others["answer"], **values), decision=None)

@@ -56,6 +56,8 @@ from measures.bootstrap import LEAST_UNITS
 from measures.phrases import Phrases
 from measures.splits import assign_splits
 
+MOST_BLIND_VOTES = 20  # of a blind pair, whatever a decision takes here
+
 
 def comparisons_import(
     *,
@@ -69,6 +71,7 @@ def comparisons_import(
     dry_run: bool = False,
     numbers: Sequence[int] | None = None,
     progress: Callable[[int], None] | None = None,
+    blind: bool = False,
 ) -> ImportReport:
     """Import comparisons with their prompts, responses and slots, in one transaction.
 
@@ -86,6 +89,7 @@ def comparisons_import(
     scans: what texts are looked through for; the project's constraint phrases always are, and a
     pair with one goes to review. dry_run: say what would happen and write nothing.
     numbers: what rows are called in problems. progress: told how many rows have been read.
+    blind: they become blind pairs, known by their id alone.
 
     Raises `RowsRefused`, which lists every bad row and field, and then nothing is imported; with
     on_error="skip" the good rows are, and the report lists the bad ones.
@@ -95,13 +99,13 @@ def comparisons_import(
         settings = _settings(project, lock=not dry_run)
         good, problems, warnings, n_rows = rows_read(
             rows,
-            max_overlap=settings.max_overlap,
+            max_overlap=MOST_BLIND_VOTES if blind else settings.max_overlap,
             identical_answers=identical_answers,
             scans=replace(scans or Scans(), phrases=Phrases(settings.constraint_phrases)),
             numbers=numbers,
             progress=progress,
         )
-        load = Load(cursor, project, batch, seed, settings)
+        load = Load(cursor, project, batch, seed, settings, blind=blind)
         fresh = load.unknown_only(good, problems, warnings)
         if problems and on_error == "refuse" and not dry_run:
             raise RowsRefused(sorted(problems, key=lambda p: p.row), n_rows=n_rows)

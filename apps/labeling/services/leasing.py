@@ -31,7 +31,7 @@ from apps.accounts.models import Project, User
 from apps.common.errors import Conflict, DomainError, Missing, Refused
 from apps.common.numbers import count
 from apps.common.transactions import prepared_cursor, retried, row_named
-from apps.labeling.models import Comparison, LabelingSettings, Skip, Slot, Task
+from apps.labeling.models import PAIRED, Comparison, LabelingSettings, Skip, Slot, Task
 from apps.labeling.services import statements as sql
 from apps.labeling.services.eligibility import AUDITORS, Eligibility, role_check
 from apps.labeling.services.exhausting import comparisons_settle
@@ -158,7 +158,7 @@ def slot_skip(
         )
     if "\x00" in reason:
         raise DomainError(gettext("A NUL character cannot be stored."), field="reason")
-    place = Slot.objects.filter(pk=slot).values("project_id", "task_id").first()
+    place = Slot.objects.filter(pk=slot).values("project_id", "task_id", "left_is").first()
     if place is None:
         raise Missing(gettext("There is no such pair."), code="slot_gone", field="slot")
     with prepared_cursor() as cursor:
@@ -173,6 +173,7 @@ def slot_skip(
                 task=place["task_id"],
                 annotator=annotator.pk,
                 reason=reason.strip(),
+                left_is=place["left_is"],
             )
         return draw(cursor, place["project_id"], annotator.pk, eligibility, kinds)
 
@@ -206,12 +207,12 @@ def skip_undo(*, project: Project, annotator: User, comparison: int) -> None:
             ) from None
 
 
-def skip_record(*, project: str, task: int, annotator: int, reason: str) -> None:
+def skip_record(*, project: str, task: int, annotator: int, reason: str, left_is: str = "") -> None:
     """Remember that someone passed on a task; enough such people send it to review."""
     Skip.objects.update_or_create(
         task_id=task,
         annotator_id=annotator,
-        defaults={"project_id": project, "reason": reason},
+        defaults={"project_id": project, "reason": reason, "left_is": left_is},
     )
     n_skips = Skip.objects.filter(task_id=task).count()
     settings = LabelingSettings.objects.filter(project=project).first() or _DEFAULTS
@@ -256,7 +257,7 @@ def draw(
         "project": project,
         "annotator": annotator,
         "seconds": eligibility.lease_seconds,
-        "kinds": list(kinds) if kinds else None,
+        "kinds": _shown(kinds),
         **eligibility.limits,
     }
     row = None
@@ -276,6 +277,13 @@ def draw(
             return draw(cursor, project, annotator, eligibility, kinds)
         return _nothing(cursor, values, eligibility)
     return _lease(cursor, row, project, annotator, eligibility.n_today)
+
+
+def _shown(kinds: Kinds) -> list[str] | None:
+    """Whoever can show a pair can show a blind one."""
+    if not kinds:
+        return None
+    return [*kinds, Task.Kind.BLIND] if Task.Kind.PAIR in kinds else list(kinds)
 
 
 def _joins(project: str, annotator: int) -> bool:
@@ -352,7 +360,7 @@ def _lease(
 
 def _answers_shown(cursor: CursorWrapper, row: Mapping[str, Any]) -> dict[str, Any]:
     """What a lease shows of the responses; where it is no pair, by one more statement."""
-    if row["kind"] == Task.Kind.PAIR:
+    if row["kind"] in PAIRED:
         answers, left_is = {"a": json.loads(row["a"]), "b": json.loads(row["b"])}, row["left_is"]
         return {"left": answers[left_is], "right": answers["b" if left_is == "a" else "a"]}
     cursor.execute(sql.ITEMS, {"task": row["task_id"]})

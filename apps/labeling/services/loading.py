@@ -13,7 +13,7 @@ from django.db.backends.utils import CursorWrapper
 
 from apps.accounts.models import Project
 from apps.common.models import longest
-from apps.labeling.models import Choice, Comparison, LabelingSettings, Prompt, Response
+from apps.labeling.models import Choice, Comparison, LabelingSettings, Prompt, Response, Task
 from apps.labeling.services.results import RowProblem
 from apps.labeling.texts import (
     BadMessages,
@@ -337,7 +337,10 @@ class Load:
         batch: str,
         seed: int,
         settings: LabelingSettings,
+        *,
+        blind: bool = False,
     ) -> None:
+        self.kind = (Task.Kind.BLIND if blind else Task.Kind.PAIR).value
         self.cursor, self.project, self.batch, self.seed = cursor, project, batch, seed
         self.settings = settings
         self.prompts: dict[str, int] = {}  # text hash → id
@@ -365,7 +368,7 @@ class Load:
                     self.n_refused += 1
                 continue
             twin = by_pair.get(row.pair) or seen.get(row.pair)
-            if twin is not None:
+            if twin is not None and self.kind == Task.Kind.PAIR:
                 if not row.external_id:
                     continue
                 warnings.append(
@@ -389,7 +392,8 @@ class Load:
         """(pair by external id, name by pair) of what these rows could repeat."""
         by_id: dict[str, tuple[str, str, str]] = {}
         by_pair: dict[tuple[str, str, str], str] = {}
-        self.cursor.execute(_KNOWN, [self.project.pk, sorted(ids), sorted(self.prompts.values())])
+        known = [self.project.pk, self.kind, sorted(ids), sorted(self.prompts.values())]
+        self.cursor.execute(_KNOWN, known)
         for key, name, prompt, a, b in self.cursor.fetchall():
             pair = (prompt, *sorted((a, b)))
             if name in ids:
@@ -483,12 +487,13 @@ class Load:
         rows_copy(
             self.cursor,
             Comparison,
-            "id project_id prompt_id response_a_id response_b_id external_id batch state stratum"
-            " priority shuffle overlap gold gold_explanation review_reason n_votes metadata"
+            "id kind project_id prompt_id response_a_id response_b_id external_id batch state"
+            " stratum priority shuffle overlap gold gold_explanation review_reason n_votes metadata"
             " warning",
             (
                 (
                     key,
+                    self.kind,
                     self.project.pk,
                     self.prompts[row.prompt_hash],
                     self.responses[self._response_key(row, row.a)],
@@ -557,11 +562,11 @@ from labeling_comparison where id = any(%s) and state = 'review' and stratum <> 
 # An array is one value to parse; `IN` with as many values took half a second.
 _KNOWN = """
 select c.id, c.external_id, p.text_hash, a.text_hash, b.text_hash
-from labeling_comparison c
+from labeling_task c
 join labeling_prompt p on p.id = c.prompt_id
 join labeling_response a on a.id = c.response_a_id
 join labeling_response b on b.id = c.response_b_id
-where c.project_id = %s
+where c.project_id = %s and c.kind = %s
   and (c.external_id <> '' and c.external_id = any(%s) or c.prompt_id = any(%s))
 """
 # Slots of a pair that waits for review are there and withdrawn: putting it back frees them.

@@ -16,6 +16,7 @@ from django.db import transaction
 from apps.accounts.models import Project, User
 from apps.accounts.services import audit_record
 from apps.labeling.models import (
+    RATED,
     Answer,
     Comparison,
     Decision,
@@ -92,7 +93,7 @@ def pairs_make(*, project: Project, by: User) -> PairsReport:
     # As an import: one after another.
     settings = LabelingSettings.objects.select_for_update(no_key=True).get(project=project)
     tasks = Task.objects.filter(project=project, state=Task.State.DECIDED)
-    finished = list(tasks.exclude(kind=Task.Kind.PAIR).exclude(stratum=Task.Stratum.GOLD))
+    finished = list(tasks.filter(kind__in=RATED).exclude(stratum=Task.Stratum.GOLD))
     items = _items(finished)
     known = _known(project)
     n = Counter[str]()

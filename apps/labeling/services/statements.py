@@ -66,6 +66,16 @@ SIDE = """case get_byte(sha256(convert_to(
     'side:' || %(annotator)s::text || ':' || {comparison}, 'UTF8')), 0) & 1
   when 0 then 'a' else 'b' end"""
 
+# Of a blind pair it is the side on which its first system stood less often for this person, so that
+# nobody's taste for a side counts for a system; a coin where both are even.
+_EVEN = """(select coalesce(sum(case x.left_is when 'a' then 1 when 'b' then -1 end), 0)
+    from labeling_evaluationset e join labeling_answer x
+      on x.project_id = e.project_id and x.annotator_id = %(annotator)s and x.is_current
+         and x.task_id between e.first_task and e.last_task
+    where e.project_id = %(project)s and {comparison} between e.first_task and e.last_task)"""
+SIDE_DRAWN = f"""case when {{kind}} <> 'blind' then {SIDE} else
+    case sign({_EVEN}) when 1 then 'b' when -1 then 'a' else {SIDE} end end"""
+
 # The order responses are shown in where the task is no pair, likewise.
 ORDER = """coalesce((select array_agg(i.position order by sha256(convert_to('order:'
     || %(annotator)s::text || ':' || {task} || ':' || i.position, 'UTF8')), i.position)
@@ -219,7 +229,7 @@ with earlier as (
   join labeling_slot s on s.id = v.slot_id and s.kind = 'regular'
   join labeling_task c on c.id = v.task_id and {CAN_BE_SHOWN}
   join labeling_prompt p on p.id = c.prompt_id
-  where (v.left_is <> '' or c.kind <> 'pair') and {_KINDS} and {CARE_OF_PAIR}
+  where (v.left_is <> '' or c.kind <> 'pair') and c.kind <> 'blind' and {_KINDS} and {CARE_OF_PAIR}
     and not {HOLDS_ONE}
     and not exists (select from labeling_slot r where r.task_id = c.id
                     and r.annotator_id = %(annotator)s and r.kind = 'repeat')
@@ -247,7 +257,7 @@ with sampled as (
   where v.project_id = %(project)s and v.is_current and v.annotator_id <> %(annotator)s
     and hashint8extended(v.id, {AUDIT_SEED}) >= %(audit_from)s
     and hashint8extended(v.id, {AUDIT_SEED}) < %(audit_below)s
-    and (d.outcome = 'accepted' or c.kind <> 'pair') and {_KINDS}
+    and (d.outcome = 'accepted' or c.kind in ('grade', 'rank')) and {_KINDS}
     and not exists (select from labeling_slot a where a.measures_id = v.id and a.kind = 'audit'
                     and (a.state = 'done' or a.leased_until > now()))
     and {NEVER_MET.format(comparison="v.task_id")}
@@ -329,7 +339,9 @@ with own as (
 
 def _draw(drawn: str, exposed: str, own: str) -> str:
     """One line without comments: psycopg keeps what it parsed of texts under 4,096 characters."""
-    side, order = SIDE.format(comparison="s.task_id"), ORDER.format(task="s.task_id")
+    kind = "(select k.kind from labeling_task k where k.id = s.task_id)"
+    side = SIDE_DRAWN.format(comparison="s.task_id", kind=kind)
+    order = ORDER.format(task="s.task_id")
     text = _DRAW.format(
         drawn=drawn,
         lock=LOCK,

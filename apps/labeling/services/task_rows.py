@@ -31,6 +31,7 @@ from apps.labeling.blindness import self_naming
 from apps.labeling.models import (
     MOST_POINTS,
     MOST_RESPONSES,
+    RATED,
     LabelingSettings,
     Prompt,
     Response,
@@ -379,9 +380,7 @@ def _known(
     """(question by id, all questions) of the stored tasks that these rows could repeat."""
     by_id: dict[str, tuple[Any, ...]] = {}
     questions: set[tuple[Any, ...]] = set()
-    mine = (
-        Task.objects.filter(project=project).exclude(kind=Task.Kind.PAIR).select_related("prompt")
-    )
+    mine = Task.objects.filter(project=project, kind__in=RATED).select_related("prompt")
     for part in _parts(rows):
         same_prompt = mine.filter(prompt__text_hash__in={row.prompt_hash for row in part})
         same_id = mine.filter(external_id__in={row.given.id for row in part} - {""})

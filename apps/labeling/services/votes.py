@@ -183,7 +183,7 @@ def vote_withdraw(*, vote: int, annotator: User, reason: str = "") -> Decision |
             subject=str(old.pk),
             details={"comparison": leased.task},
         )
-        if not leased.is_pair:
+        if not leased.decides:
             cursor.execute(sql.ANSWERS, {"task": leased.task})
             cursor.execute(sql.COUNT_ANSWERS, {"task": leased.task, "n": cursor.fetchone()[0]})
             return None

@@ -33,7 +33,7 @@ from apps.labeling.forms import (
     criteria_sent,
 )
 from apps.labeling.forms.settings import OptOutForm
-from apps.labeling.models import Slot, Task
+from apps.labeling.models import RATED, Slot
 from apps.labeling.screens import label as bar
 from apps.labeling.screens import label as screen
 from apps.labeling.screens import rating_screen
@@ -277,7 +277,7 @@ def shown(
     request: Request, got: Next | AnsweredPair, *, status: int = 200, **more: Any
 ) -> HttpResponse:
     """The screen of the kind of task that came."""
-    if isinstance(got, Lease) and got.kind != Task.Kind.PAIR:
+    if isinstance(got, Lease) and got.kind in RATED:
         if request.htmx:  # another screen, with scripts of its own
             return HttpResponseClientRedirect(label_url(request))
         notice = more.get("notice")

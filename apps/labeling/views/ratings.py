@@ -14,7 +14,7 @@ from apps.accounts.permissions import ADMIN, READERS, STAFF, project_page
 from apps.common.errors import Conflict, DomainError, Missing
 from apps.common.http import Request
 from apps.labeling.forms import LETTERS, ChangeForm, RatingForm, SkipForm, TasksFilter, values_typed
-from apps.labeling.models import MOST_RESPONSES, Answer, Slot, Task
+from apps.labeling.models import MOST_RESPONSES, PAIRED, RATED, Answer, Slot, Task
 from apps.labeling.screens import rating_screen
 from apps.labeling.screens.label import Notice
 from apps.labeling.screens.rating_screen import cards_shown
@@ -109,7 +109,7 @@ def change(request: Request, rating_id: int) -> HttpResponse:
 
 
 def _slot_check(slot: int) -> None:
-    if not Slot.objects.filter(pk=slot).exclude(task__kind=Task.Kind.PAIR).exists():
+    if not Slot.objects.filter(pk=slot).exclude(task__kind__in=PAIRED).exists():
         raise Missing("There is no such rating task.", field="slot")
 
 
@@ -126,7 +126,7 @@ def _try(request: Request, act: Callable[[], None], key: str) -> HttpResponse:
         if isinstance(got, Lease) and request.POST.get("slot") == str(got.slot):
             n = min(len(got.responses), MOST_RESPONSES)
             typed = {"typed": values_typed(request.POST, n), "note": request.POST.get("note", "")}
-        if isinstance(got, Lease) and got.kind != Task.Kind.PAIR:
+        if isinstance(got, Lease) and got.kind in RATED:
             context = rating_screen.context(got, notice=error.message, **typed)
             response = render(request, _SCREEN, context, status=error.status)
         else:
