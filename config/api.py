@@ -5,6 +5,7 @@ from apps.agreement.api import router as agreement
 from apps.agreement.api.disputes import router as disputes
 from apps.common.api import api_make, api_urls
 from apps.common.api_docs import Reference
+from apps.evaluation.api.head_to_heads import router as head_to_heads
 from apps.evaluation.api.models import router as reward_models
 from apps.evaluation.api.playground import router as playground
 from apps.evaluation.api.rounds import router as rounds
@@ -51,6 +52,7 @@ for _router in (
     rounds,
     scores,
     playground,
+    head_to_heads,
     monitoring,
     incidents,
     overview,

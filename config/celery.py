@@ -42,6 +42,11 @@ app.conf.update(
             "schedule": 60.0,
             "options": {"queue": wire.QUEUE_DEFAULT, "expires": 60.0},
         },
+        "look-at-head-to-heads": {
+            "task": "apps.evaluation.tasks.look_at_head_to_heads",
+            "schedule": 60.0,
+            "options": {"queue": wire.QUEUE_STATISTICS, "expires": 60.0},
+        },
         "queue-fresh-pairs": {
             "task": "apps.loop.tasks.queue_fresh_pairs",
             "schedule": 30.0,

@@ -258,8 +258,10 @@ def _estimate(votes: Votes, plan: Plan, n_prompts: int, n_people: int) -> Estima
         by_people=asked**2 * max(parts.by_person - parts.by_both, 0.0),
         df=df,
     )
-    if n_people < LEAST_PEOPLE or n_prompts < LEAST_PROMPTS or not variance:
+    if n_people < LEAST_PEOPLE or n_prompts < LEAST_PROMPTS:
         return bare
+    if np.ptp(votes.score) == 0:
+        return _of_one_mind(bare, mean, asked, plan.alpha, min(n_prompts, n_people))
     once = float(stdtrit(df, 0.975)) * error
     held = float(stdtrit(df, 1 - plan.alpha / 2)) * error
     if plan.stopping == Stopping.ANY_TIME:
@@ -269,6 +271,23 @@ def _estimate(votes: Votes, plan: Plan, n_prompts: int, n_people: int) -> Estima
     low, high = max(value - held, 0.0), min(value + held, 1.0)
     at_once = max(value - once, 0.0), min(value + once, 1.0)
     return replace(bare, low=low, high=high, once_low=at_once[0], once_high=at_once[1])
+
+
+def _of_one_mind(bare: Estimate, mean: float, asked: float, alpha: float, units: int) -> Estimate:
+    """The interval where all votes are alike, so that no variance can be seen.
+
+    Of units that all say one thing, a share u = 1 − (α/2)^(1/units) at most says another, and that
+    lies anywhere in [0, 1]. It holds at every look: were the share larger, betting all on agreement
+    would multiply a stake by 2/α with probability α/2 at most (Ville's inequality).
+    """
+
+    def bounds(alpha: float) -> tuple[float, float]:
+        other = 1 - (alpha / 2) ** (1 / units)
+        ends = mean * (1 - other), mean * (1 - other) + other
+        return 0.5 + asked * (ends[0] - 0.5), 0.5 + asked * (ends[1] - 0.5)
+
+    (low, high), (once_low, once_high) = bounds(alpha), bounds(ALPHA)
+    return replace(bare, low=low, high=high, once_low=once_low, once_high=once_high)
 
 
 def _verdict(

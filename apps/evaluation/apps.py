@@ -18,6 +18,7 @@ class EvaluationConfig(AppConfig):
 
     def ready(self) -> None:
         from apps.accounts.selectors import named_by
+        from apps.evaluation.models import HeadToHead
         from apps.evaluation.services.ranking import run_uses
         from apps.training.models import Checkpoint
 
@@ -25,9 +26,20 @@ class EvaluationConfig(AppConfig):
             ("model", "outputs", "adversarial"),
             named_by(Checkpoint, "pk", "evaluation:reward_model"),
         )
+        audit_subjects_add(("head_to_head",), named_by(HeadToHead, "pk", "evaluation:head_to_head"))
         run_uses_add(run_uses)
         self_limited_add("api:score")  # two requests wait for scores in a process, no more
         staff = frozenset({"engineer", "admin"})
+        nav_add(
+            NavItem(
+                48,
+                _("Head-to-heads"),
+                "evaluation:head_to_heads",
+                "scale",
+                "head_to_heads",
+                staff | {"reviewer"},
+            )
+        )
         nav_add(
             NavItem(
                 62,

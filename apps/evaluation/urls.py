@@ -3,12 +3,13 @@ word."""
 
 from django.urls import path
 
-from apps.evaluation.views import models, playground, ranking, status
+from apps.evaluation.views import head_to_head, models, playground, ranking, status
 
 app_name = "evaluation"
 _RANKING_ONE = "<slug:slug>/reward-models/<str:checkpoint_id>/ranking/"
 _ADVERSARIAL_ALL = "<slug:slug>/reward-models/<str:checkpoint_id>/adversarial/"
 _ADVERSARIAL_ONE = f"{_ADVERSARIAL_ALL}<str:round_id>/"
+_HEAD_TO_HEADS = "<slug:slug>/head-to-heads/"
 _MODELS_ALL = "<slug:slug>/reward-models/"
 _MODELS_ONE = f"{_MODELS_ALL}<str:checkpoint_id>/"
 urlpatterns = [
@@ -20,6 +21,21 @@ urlpatterns = [
         playground.question_act,
         name="question_act",
     ),
+    # head-to-heads
+    path(_HEAD_TO_HEADS, head_to_head.head_to_head_list, name="head_to_heads"),
+    path(f"{_HEAD_TO_HEADS}new/", head_to_head.head_to_head_new, name="head_to_head_new"),
+    path(f"{_HEAD_TO_HEADS}<str:head_to_head_id>/", head_to_head.head_to_head, name="head_to_head"),
+    path(
+        f"{_HEAD_TO_HEADS}<str:head_to_head_id>/act/",
+        head_to_head.head_to_head_act,
+        name="head_to_head_act",
+    ),
+    path(
+        f"{_HEAD_TO_HEADS}<str:head_to_head_id>/votes.csv",
+        head_to_head.head_to_head_csv,
+        name="head_to_head_csv",
+    ),
+    path("shared/head-to-head/<str:key>/", head_to_head.shared, name="shared"),
     # ranking
     path(_RANKING_ONE, ranking.ranking, name="ranking"),
     path(f"{_RANKING_ONE}send/", ranking.ranking_send, name="ranking_send"),

@@ -125,7 +125,7 @@ FULL = Size()
 # Of DPO, which reads every pair with policy and reference: some five CPU seconds for each.
 SHORT_PAIRS, SHORT_PAIR_WORDS = 160, 60
 # Of the reward model, which liked length and missed empty and damaged answers without them.
-SPOILED_PAIRS = 600
+SPOILED_PAIRS = 1_500
 
 Say = Callable[[str], None]
 

@@ -8,7 +8,7 @@ import lzma
 import random
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from django.conf import settings
@@ -179,27 +179,33 @@ _FILLER = (
     "The facts are the facts, and the facts are on this side.",
     "First of all, this is the first thing, and then there is the second thing.",
 )
-SPOILED = ("filler", "stance_again", "cut", "shuffled", "one_sentence", "other_debate")
+_PRAISE = (
+    "I am completely certain that this is the right answer.",
+    "There is nothing at all that could be said against it.",
+    "Thank you for asking such a clever question.",
+    "You must be a very thoughtful person to ask this.",
+    "Please forgive me if any of this should offend you.",
+    "This is the best argument that anybody could make.",
+)
+ABOUT = ("other_debate", "other_stance")
+SPOILED = ("filler", "stance_again", "cut", "shuffled", "one_sentence", "praised")
 
 
 def spoiled_rows(train: Collection[str], *, most: int) -> list[Row]:
-    """For `snapshot_import`: arguments of `train` that won, each twice against a text that is
-    worse by its making, the kinds of `SPOILED` in turn. Texts that say nothing and one sentence
-    repeated are up to half as long again as the argument, so that length does not tell which one
-    won. No probe of an assessment is made from these words."""
+    """For `snapshot_import`: arguments of `train` that won, each against four texts that are worse
+    by their making: an argument about another debate, one for another stance, and two kinds of
+    `SPOILED` in turn. Texts that say nothing and one sentence repeated are up to half as long again
+    as the argument, so that length does not tell which one won. No probe of an assessment is made
+    from these words."""
     rows = [row for row in _rows("pairs") if row["debate"] in train]
     won = {row["chosen"]: row for row in rows}
     texts = sorted(won, key=_digest)
     spoiled: list[Row] = []
     for n, text in enumerate(texts):
         row = won[text]
-        for kind in (SPOILED[n % len(SPOILED)], SPOILED[(n + 3) % len(SPOILED)]):
-            other = next(
-                of
-                for k in range(1, len(texts))
-                if won[of := texts[(n + k) % len(texts)]]["debate"] != row["debate"]
-            )
-            worse = _spoiled(kind, text, stance=_stance(row["prompt"]), other=other)
+        others = [won[texts[(n + k) % len(texts)]] for k in range(1, len(texts))]
+        for kind in (*ABOUT, SPOILED[n % len(SPOILED)], SPOILED[(n + 3) % len(SPOILED)]):
+            worse = _spoiled(kind, text, row, others)
             if worse.split() == text.split():
                 continue
             side, rest = ("a", "b") if _digest(text)[0] % 2 else ("b", "a")
@@ -220,7 +226,7 @@ def spoiled_rows(train: Collection[str], *, most: int) -> list[Row]:
     return spoiled[:most]
 
 
-def _spoiled(kind: str, text: str, *, stance: str, other: str) -> str:
+def _spoiled(kind: str, text: str, row: Row, others: Sequence[Row]) -> str:
     draw = random.Random(_digest(kind + text))
     words = text.split()
     length = round(len(words) * draw.uniform(1.0, 1.5))
@@ -228,8 +234,17 @@ def _spoiled(kind: str, text: str, *, stance: str, other: str) -> str:
         return " ".join(words[: max(1, len(words) // 2)])
     if kind == "shuffled":
         return " ".join(draw.sample(words, len(words)))
-    if kind == "other_debate":
-        return other
+    if kind == "praised":
+        praise = draw.choice(_PRAISE)
+        return f"{text} {praise}" if draw.random() < 0.5 else f"{praise} {text}"
+    if kind in ABOUT:
+        same = kind == "other_stance"
+        return next(
+            of["chosen"]
+            for of in others
+            if (of["debate"] == row["debate"]) is same and of["prompt"] != row["prompt"]
+        )
+    stance = _stance(row["prompt"])
     if kind == "one_sentence":
         said = [draw.choice(re.findall(r"\S[^.!?]*[.!?]*", text))]
     elif kind == "stance_again":

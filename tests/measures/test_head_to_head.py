@@ -243,3 +243,26 @@ def test_votes_needed(difference: float, votes: int) -> None:
 def test_a_plan_that_cannot_be_is_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="must"):
         Plan(**settings)
+
+
+@pytest.mark.parametrize(
+    ("score", "people", "verdict"),
+    [
+        (1.0, 12, Verdict.BETTER),
+        (0.0, 12, Verdict.WORSE),
+        (0.5, 60, Verdict.NO_DIFFERENCE),
+        (0.5, 12, Verdict.UNDECIDED),
+        (1.0, 5, Verdict.UNDECIDED),
+    ],
+)
+def test_people_of_one_mind_are_believed_by_their_number(
+    score: float, people: int, verdict: Verdict
+) -> None:
+    n = 120
+    votes = given(np.full(n, score), np.arange(n), np.arange(n) % people)
+    result = result_of(votes, Plan(prompts=400))
+    assert result.verdict == verdict
+    assert result.estimate is not None
+    if score == 1.0:
+        assert result.estimate.low == pytest.approx(0.025 ** (1 / people))
+        assert result.estimate.high == pytest.approx(1.0)

@@ -643,8 +643,8 @@ PRESETS: dict[str, dict[str, dict[str, object]]] = {
         },
         "real": {
             "max_pairs": 1900,
-            "max_outputs": 24,
-            "probe_prompts": 20,
+            "max_outputs": 40,
+            "probe_prompts": 40,
             "effect_answers": 10,
             "best_of": 8,
             "best_of_prompts": 8,

@@ -33,7 +33,7 @@ from workers.rewards.rules import phrase_pattern, plain, same_text
 from workers.rewards.source import RewardSource
 from workers.rollouts.drawing import SCORE, Answer, answer, measure_latency, save_latency
 from workers.rollouts.local import derive_seed
-from workers.samples import choose, emit_samples
+from workers.samples import choose, emit_samples, write_lines
 from workers.servers.answers import Served, fitting_prompts, served_inputs, summaries
 from workers.servers.asking import Cancelled
 
@@ -66,11 +66,11 @@ def run(context: RunContext) -> dict[str, Any]:
     }
     report |= summaries(served)
     scores: dict[str, list[float]] = {}
+    baselines: dict[str, list[float]] = {}
     for name, source in sources.items():
         scores[name] = _score(source, rows, policy_answers)
-        report[name] = _compare(
-            scores[name], _score(source, rows, sft_answers), rows, settings, context.spec.seed
-        )
+        baselines[name] = _score(source, rows, sft_answers)
+        report[name] = _compare(scores[name], baselines[name], rows, settings, context.spec.seed)
     judged = None if judge is None else (judge, scores["judge"])
     if found := factuality(rows, policy_answers, sft_answers, judged, settings, context.spec.seed):
         report["factuality"] = found
@@ -80,6 +80,13 @@ def run(context: RunContext) -> dict[str, Any]:
         except Cancelled:
             return {"step": 0}
     _publish(context, report)
+    _keep_answers(
+        context,
+        rows,
+        (policy_answers, scores["reward"]),
+        (sft_answers, baselines["reward"]),
+        every=settings.draws,
+    )
     emit_samples(
         context,
         1,
@@ -215,6 +222,31 @@ def _compare(
         "people_win_rate": mean_interval(expit(ahead), **options),
     }
     return {name: in_words(asdict(interval)) for name, interval in results.items()}
+
+
+Scored = tuple[Sequence[Answer], Sequence[float]]
+
+
+def _keep_answers(
+    context: RunContext, rows: Sequence[Prompt], policy: Scored, sft: Scored, *, every: int
+) -> None:
+    """The first answer of both models to each prompt, for people to compare: outputs.jsonl, as an
+    assessment writes it."""
+    path = context.workdir / "outputs.jsonl"
+    write_lines(
+        path,
+        [
+            {
+                "prompt": rows[i].messages,
+                "response": policy[0][i].text,
+                "score": policy[1][i],
+                "other_response": sft[0][i].text,
+                "other_score": sft[1][i],
+            }
+            for i in range(0, len(rows), every)
+        ],
+    )
+    context.save_artifact(path, media_type="application/x-ndjson")
 
 
 def right(given: str, known: str, how: str) -> bool:

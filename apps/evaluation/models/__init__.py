@@ -1,5 +1,6 @@
 """What evaluation keeps: reviews of models, and what people were asked about their outputs."""
 
+from apps.evaluation.models.head_to_head import HeadToHead, Look
 from apps.evaluation.models.reviews import (
     AdversarialRound,
     ModelReview,
@@ -7,4 +8,11 @@ from apps.evaluation.models.reviews import (
     RankedOutput,
 )
 
-__all__ = ["AdversarialRound", "ModelReview", "OutputRanking", "RankedOutput"]
+__all__ = [
+    "AdversarialRound",
+    "HeadToHead",
+    "Look",
+    "ModelReview",
+    "OutputRanking",
+    "RankedOutput",
+]

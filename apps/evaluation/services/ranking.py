@@ -11,7 +11,7 @@ from apps.accounts.models import User
 from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError
 from apps.common.models import short_id
-from apps.evaluation.models import AdversarialRound, OutputRanking, RankedOutput
+from apps.evaluation.models import AdversarialRound, HeadToHead, OutputRanking, RankedOutput
 from apps.evaluation.selectors.adversarial import (
     MOST_PAIRS,
     answer_key,
@@ -286,5 +286,9 @@ def run_uses(run: Run) -> list[str]:
     """What people did with the models of a run that would be lost if it were deleted."""
     graded = OutputRanking.objects.filter(Q(checkpoint__run=run) | Q(assessment=run)).count()
     rounds = AdversarialRound.objects.filter(Q(checkpoint__run=run) | Q(source=run)).count()
+    compared = HeadToHead.objects.filter(
+        Q(source=run) | Q(first__run=run) | Q(second__run=run)
+    ).count()
     found = [f"people grade outputs of it ({graded})"] if graded else []
+    found += [f"people compare answers of it ({compared})"] if compared else []
     return found + ([f"it is part of adversarial rounds ({rounds})"] if rounds else [])

@@ -1,0 +1,212 @@
+"""The API of head-to-heads: two systems compared by people."""
+
+from datetime import datetime
+from typing import Any, Literal
+
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils import timezone
+from ninja import Field, Router, Schema, Status
+
+from apps.accounts.api_auth import needs
+from apps.accounts.permissions import READERS, STAFF, project_for
+from apps.common.errors import Missing
+from apps.evaluation.models import HeadToHead
+from apps.evaluation.screens.head_to_head import said
+from apps.evaluation.selectors.head_to_head import (
+    evaluations,
+    head_to_head_get,
+    head_to_heads,
+    progress_of,
+    result_now,
+)
+from apps.evaluation.services.head_to_head import (
+    Asked,
+    head_to_head_end,
+    head_to_head_look,
+    head_to_head_open,
+    head_to_head_share,
+    head_to_head_unshare,
+)
+from measures.head_to_head import Stopping, Verdict
+
+router = Router(tags=["head-to-heads"])
+_ALL = "/projects/{slug}/head-to-heads"
+_ONE = f"{_ALL}/{{head_to_head}}"
+_DEFAULTS = Asked(name="", first_name="", second_name="")
+
+
+class AnswersIn(Schema):
+    prompt: str | list[dict[str, Any]] = Field(description="a text, or a list of messages")
+    response_a: str = Field(description="the first system's answer")
+    response_b: str = Field(description="the second system's")
+    group: str = ""
+
+
+class HeadToHeadIn(Schema):
+    name: str
+    first_name: str = Field(description="the system that is hoped to be better")
+    second_name: str
+    source: str | None = Field(
+        None, description="a finished evaluation: its policy against its baseline; else `rows`"
+    )
+    rows: list[AnswersIn] = Field([], description="answers of two systems from elsewhere")
+    prompts: int = Field(_DEFAULTS.prompts, description="at most so many, drawn at random")
+    people: int = Field(_DEFAULTS.people, description="how many are to share the votes")
+    votes_each: int = Field(_DEFAULTS.votes_each, description="votes on a prompt")
+    margin: float = Field(_DEFAULTS.margin, description="a smaller distance from ½ is none")
+    stopping: Literal["any_time", "at_the_end"] = Field(
+        "any_time", description="when the result may be looked at"
+    )
+    repeat_days: int | None = Field(None, description="to be done again after so many days")
+    priority: float = Field(_DEFAULTS.priority, description="over 0: before all other pairs")
+
+
+class HeadToHeadOut(Schema):
+    id: str
+    name: str
+    first_name: str
+    second_name: str
+    first: str | None = Field(description="the first system's model")
+    second: str | None
+    source: str | None
+    verdict: str = Field(description="one of " + ", ".join(Verdict))
+    says: str
+    value: float | None = Field(description="share won by the first system, ties as half")
+    low: float | None = Field(description="of the interval that the plan allows; null: too few")
+    high: float | None
+    votes: int
+    planned: int
+    people: int
+    outcomes: dict[str, int] | None = Field(description="null until it may be looked at")
+    people_needed: int | None
+    running: bool
+    stopping: str
+    margin: float
+    protocol: dict[str, Any]
+    protocol_sha256: str
+    created_at: datetime
+    ended_at: datetime | None
+    due_at: datetime | None = Field(description="when it is to be done again")
+
+
+class ShareIn(Schema):
+    days: int = Field(14, description="until the link expires, 1 to 365")
+
+
+class SharedOut(Schema):
+    path: str = Field(description="of the page to read, on this site; empty: no link")
+    shared_until: datetime | None
+
+
+def _told(found: HeadToHead) -> HeadToHeadOut:
+    result, progress = result_now(found), progress_of(found)
+    told = result.verdict != Verdict.WAITING
+    estimate = result.estimate if told else None
+    words = said(found, result, progress)
+    return HeadToHeadOut(
+        id=found.pk,
+        name=found.name,
+        first_name=found.first_name,
+        second_name=found.second_name,
+        first=found.first_id,
+        second=found.second_id,
+        source=found.source_id,
+        verdict=result.verdict.value,
+        says=" ".join(filter(None, (f"{words.title}.", words.text, words.then))),
+        value=estimate.value if estimate else None,
+        low=estimate.low if estimate else None,
+        high=estimate.high if estimate else None,
+        votes=result.n,
+        planned=progress.planned,
+        people=result.n_people,
+        outcomes=result.outcomes if told else None,
+        people_needed=result.people_needed if told else None,
+        running=found.ended_at is None,
+        stopping=found.stopping,
+        margin=found.margin,
+        protocol=found.protocol,
+        protocol_sha256=found.protocol_sha256,
+        created_at=found.created_at,
+        ended_at=found.ended_at,
+        due_at=found.due_at,
+    )
+
+
+def _shared(found: HeadToHead) -> SharedOut:
+    live = found.shared_until is not None and found.shared_until > timezone.now()
+    path = reverse("evaluation:shared", args=[found.share_key]) if live else ""
+    return SharedOut(path=path, shared_until=found.shared_until)
+
+
+@router.get(_ALL, auth=needs("read"), response=list[HeadToHeadOut], summary="All head-to-heads")
+def head_to_heads_list(request: HttpRequest, slug: str) -> list[HeadToHeadOut]:
+    """Newest first. A list is no look: figures of those that run are of their votes now."""
+    project, _ = project_for(request.user, slug, READERS)
+    return [_told(one) for one in head_to_heads(project=project).select_related("pairs")]
+
+
+@router.post(
+    _ALL,
+    auth=needs("train"),
+    response={201: HeadToHeadOut},
+    summary="Have people compare two systems",
+)
+def head_to_head_create(request: HttpRequest, slug: str, payload: HeadToHeadIn) -> Status:
+    """The plan is fixed from then on. 400 naming the field; then nobody is asked."""
+    project, _ = project_for(request.user, slug, STAFF)
+    given = payload.dict()
+    key, rows = given.pop("source"), given.pop("rows")
+    run = None
+    if key is not None:
+        run = next((one for one in evaluations(project=project) if one.pk == key), None)
+        if run is None:
+            raise Missing("There is no such finished evaluation with answers.", field="source")
+    asked = Asked(**given | {"stopping": Stopping(given["stopping"])})
+    rows = [{name: value for name, value in row.items() if value != ""} for row in rows]
+    made = head_to_head_open(project=project, user=request.user, asked=asked, source=run, rows=rows)
+    return Status(201, _told(made))
+
+
+@router.get(_ONE, auth=needs("read"), response=HeadToHeadOut, summary="What people say so far")
+def head_to_head_one(request: HttpRequest, slug: str, head_to_head: str) -> HeadToHeadOut:
+    """A look: it is kept who saw which figures, and a comparison that is decided ends with it."""
+    project, _ = project_for(request.user, slug, READERS)
+    found = head_to_head_get(project=project, head_to_head=head_to_head)
+    if found.ended_at is None:
+        head_to_head_look(head_to_head=found, by=request.user)
+        found.refresh_from_db()
+    return _told(found)
+
+
+@router.post(
+    f"{_ONE}/end", auth=needs("train"), response=HeadToHeadOut, summary="Ask nobody any more"
+)
+def head_to_head_stop(request: HttpRequest, slug: str, head_to_head: str) -> HeadToHeadOut:
+    """Every figure is kept as it is. Ending again changes nothing."""
+    project, _ = project_for(request.user, slug, STAFF)
+    found = head_to_head_get(project=project, head_to_head=head_to_head)
+    return _told(head_to_head_end(head_to_head=found, by=request.user))
+
+
+@router.post(
+    f"{_ONE}/link",
+    auth=needs("train"),
+    response=SharedOut,
+    summary="Make a link for somebody outside",
+)
+def head_to_head_link(
+    request: HttpRequest, slug: str, head_to_head: str, payload: ShareIn | None = None
+) -> SharedOut:
+    """The link before, if there was one, ends."""
+    project, _ = project_for(request.user, slug, STAFF)
+    found = head_to_head_get(project=project, head_to_head=head_to_head)
+    days = (payload or ShareIn()).days
+    return _shared(head_to_head_share(head_to_head=found, by=request.user, days=days))
+
+
+@router.delete(f"{_ONE}/link", auth=needs("train"), response=SharedOut, summary="End the link")
+def head_to_head_unlink(request: HttpRequest, slug: str, head_to_head: str) -> SharedOut:
+    project, _ = project_for(request.user, slug, STAFF)
+    found = head_to_head_get(project=project, head_to_head=head_to_head)
+    return _shared(head_to_head_unshare(head_to_head=found, by=request.user))

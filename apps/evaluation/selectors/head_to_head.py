@@ -1,0 +1,194 @@
+"""Votes of a head-to-head as arrays, and what they say."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from django.db.models import Count, Exists, OuterRef, QuerySet
+
+from apps.accounts.models import Project
+from apps.common.errors import Missing
+from apps.evaluation.models import HeadToHead, Look
+from apps.evaluation.selectors.outputs import IS_FILE
+from apps.labeling.models import Answer, Choice, Skip, Slot, Task
+from apps.labeling.texts import plain
+from apps.training.models import Artifact, Run
+from measures.head_to_head import Estimate, Plan, Result, Stopping, Verdict, Votes, result_of
+
+_SCORES = {Choice.A: 1.0, Choice.B: 0.0, Choice.TIE: 0.5, Choice.BOTH_BAD: 0.5}
+_LEFT = {"a": 1.0, "b": 0.0}  # response A is the first system's
+MOST_EVALUATIONS = 200
+
+
+def head_to_heads(*, project: Project) -> QuerySet[HeadToHead]:
+    return HeadToHead.objects.filter(project=project).select_related(
+        "first__run", "second__run", "source", "created_by"
+    )
+
+
+def head_to_head_get(*, project: Project, head_to_head: str) -> HeadToHead:
+    found = head_to_heads(project=project).filter(pk=head_to_head).first()
+    if found is None:
+        raise Missing("There is no such head-to-head.", field="head_to_head")
+    return found
+
+
+def plan_of(found: HeadToHead) -> Plan:
+    return Plan(
+        prompts=found.n_prompts,
+        alike=found.n_alike,
+        votes_each=found.votes_each,
+        margin=found.margin,
+        alpha=found.alpha,
+        stopping=Stopping(found.stopping),
+    )
+
+
+def votes_of(found: HeadToHead) -> Votes:
+    """Current answers; what was discarded with others of its person is none."""
+    rows = list(_answers(found).values_list("choice", "left_is", "task__prompt_id", "annotator_id"))
+    choices = [row[0] for row in rows]
+    return Votes(
+        score=np.array([_SCORES[Choice(choice)] for choice in choices], dtype=float),
+        both_bad=np.array([choice == Choice.BOTH_BAD for choice in choices], dtype=bool),
+        prompt=np.array([row[2] for row in rows], dtype=np.int64),
+        person=np.array([row[3] for row in rows], dtype=np.int64),
+        left=np.array([_LEFT.get(row[1], np.nan) for row in rows], dtype=float),
+    )
+
+
+def _answers(found: HeadToHead) -> QuerySet[Answer]:
+    return Answer.objects.filter(
+        is_current=True, slot__kind=Slot.Kind.REGULAR, task__in=tasks_of(found)
+    ).order_by("pk")
+
+
+def tasks_of(found: HeadToHead) -> QuerySet[Task]:
+    return Task.objects.filter(
+        project=found.project_id,
+        kind=Task.Kind.BLIND,
+        pk__gte=found.pairs.first_task,
+        pk__lte=found.pairs.last_task,
+    )
+
+
+def result_now(found: HeadToHead) -> Result:
+    """As it ended, else by the votes so far."""
+    if found.result is not None:
+        return result_from(found.result)
+    return result_of(votes_of(found), plan_of(found), ended=not found.pairs.is_open)
+
+
+def result_to_json(result: Result) -> dict[str, Any]:
+    return asdict(result) | {"verdict": str(result.verdict)}
+
+
+def result_from(kept: dict[str, Any]) -> Result:
+    estimate = kept["estimate"]
+    return Result(
+        **kept
+        | {
+            "verdict": Verdict(kept["verdict"]),
+            "estimate": Estimate(**estimate) if estimate else None,
+        }
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Votes that are in and were planned, and people who gave them; skips by which system stood
+    left; pairs that are set aside; pairs that somebody holds; places for votes that are left."""
+
+    n_votes: int
+    planned: int
+    n_people: int
+    skips_first_left: int
+    skips_second_left: int
+    n_aside: int
+    n_held: int
+    n_free: int
+
+    @property
+    def n_skips(self) -> int:
+        return self.skips_first_left + self.skips_second_left
+
+
+def progress_of(found: HeadToHead) -> Progress:
+    answers = (
+        _answers(found)
+        .order_by()
+        .aggregate(n=Count("pk"), people=Count("annotator", distinct=True))
+    )
+    sides = dict(
+        Skip.objects.filter(task__in=tasks_of(found))
+        .values_list("left_is")
+        .annotate(n=Count("pk"))
+        .order_by()
+    )
+    aside = tasks_of(found).filter(state__in=(Task.State.REVIEW, Task.State.DROPPED))
+    asked = tasks_of(found).filter(state=Task.State.OPEN)
+    slots = Slot.objects.filter(task__in=asked)
+    return Progress(
+        n_votes=answers["n"],
+        planned=found.n_prompts * found.votes_each,
+        n_people=answers["people"],
+        skips_first_left=sides.get("a", 0),
+        skips_second_left=sides.get("b", 0),
+        n_aside=aside.count(),
+        n_held=slots.filter(state=Slot.State.LEASED).count(),
+        n_free=slots.filter(state=Slot.State.FREE).count(),
+    )
+
+
+def looks_of(found: HeadToHead) -> list[Look]:
+    """The widest of each number of votes, in order: what a curve shows."""
+    return list(found.looks.order_by("n_votes", "pk").distinct("n_votes"))
+
+
+def shared_get(key: str, *, now: Any) -> HeadToHead | None:
+    if not key:
+        return None
+    return (
+        HeadToHead.objects.filter(share_key=key, shared_until__gt=now)
+        .select_related("project")
+        .first()
+    )
+
+
+def overdue(*, project: Project, now: Any) -> list[HeadToHead]:
+    """Those that were to be done again by now and were not: newest of each two systems only."""
+    newest: dict[tuple[Any, Any], HeadToHead] = {}
+    for one in head_to_heads(project=project).order_by("created_at"):
+        newest[one.first_id or one.first_name, one.second_id or one.second_name] = one
+    return [one for one in newest.values() if one.due_at is not None and one.due_at < now]
+
+
+def evaluations(*, project: Project) -> list[Run]:
+    """Finished evaluations that kept their answers, newest first."""
+    kept = Artifact.objects.filter(IS_FILE, run=OuterRef("pk"))
+    found = Run.objects.filter(
+        Exists(kept), project=project, kind=Run.Kind.EVALUATE, state=Run.State.FINISHED
+    )
+    return list(found.order_by("-created_at")[:MOST_EVALUATIONS])
+
+
+def votes_rows(found: HeadToHead) -> Iterator[dict[str, Any]]:
+    """For a file: each current vote in order, people as numbers of this comparison."""
+    people: dict[int, int] = {}
+    names = {
+        Choice.A: "first",
+        Choice.B: "second",
+        Choice.TIE: "tie",
+        Choice.BOTH_BAD: "both_bad",
+    }
+    rows = _answers(found).select_related("task__prompt")
+    for answer in rows.iterator(chunk_size=500):
+        yield {
+            "prompt": plain(answer.task.prompt.messages),
+            "preferred": names[Choice(answer.choice)],
+            "left": {"a": "first", "b": "second"}.get(answer.left_is, ""),
+            "person": people.setdefault(answer.annotator_id, len(people) + 1),
+            "seconds": "" if answer.active_ms is None else answer.active_ms / 1000,
+            "cast_at": answer.cast_at.isoformat(),
+        }
