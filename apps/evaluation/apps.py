@@ -1,12 +1,16 @@
 """Judging models: what their numbers mean, and who may be optimised against."""
 
+from typing import Any
+
 from django.apps import AppConfig
 from django.utils.translation import gettext_lazy as _
 
 from apps.common.registry import (
     NavItem,
+    RunTab,
     audit_subjects_add,
     nav_add,
+    run_tab_add,
     run_uses_add,
     self_limited_add,
 )
@@ -28,6 +32,9 @@ class EvaluationConfig(AppConfig):
         )
         audit_subjects_add(("head_to_head",), named_by(HeadToHead, "pk", "evaluation:head_to_head"))
         run_uses_add(run_uses)
+        run_tab_add(
+            RunTab("people", "People", "evaluation:run_people", when=_is_finished_evaluation)
+        )
         self_limited_add("api:score")  # two requests wait for scores in a process, no more
         staff = frozenset({"engineer", "admin"})
         nav_add(
@@ -50,3 +57,7 @@ class EvaluationConfig(AppConfig):
                 staff,
             )
         )
+
+
+def _is_finished_evaluation(run: Any) -> bool:
+    return run.kind == "evaluate" and run.state == "finished"

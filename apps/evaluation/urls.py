@@ -35,6 +35,7 @@ urlpatterns = [
         head_to_head.head_to_head_csv,
         name="head_to_head_csv",
     ),
+    path("<slug:slug>/runs/<str:run_id>/people/", head_to_head.run_people, name="run_people"),
     path("shared/head-to-head/<str:key>/", head_to_head.shared, name="shared"),
     # ranking
     path(_RANKING_ONE, ranking.ranking, name="ranking"),

@@ -68,6 +68,7 @@ BY_CALL = {
     "/projects/{slug}/runs/{run_id}/move": "what admins do to the queue",
     "/projects/{slug}/runs/{run_id}/priority": "what admins do to the queue",
     "/projects/{slug}/playground/{question_id}/pair": "what people decide about two answers",
+    "/projects/{slug}/head-to-heads": "what people are asked about two systems",
     "/projects/{slug}/fleet": "what admins look at",
     "/projects/{slug}/reward-models": "assessment and approval: what a person decides",
     "/models/{checkpoint_id}/score": "asked by services, in whatever language they have",

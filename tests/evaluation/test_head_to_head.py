@@ -483,3 +483,36 @@ def test_two_looks_at_once_end_it_once(project: Project, emil: User) -> None:
     head_to_head_look(head_to_head=found, by=emil)
     head_to_head_look(head_to_head=stale, by=None)
     assert AuditEvent.objects.filter(action="head_to_head.ended").count() == 1
+
+
+def test_an_evaluation_s_page_leads_to_people_and_back(
+    project: Project, emil: User, client: Client
+) -> None:
+    run = assessment_make(checkpoint_make(project), [output(k, 1.0) for k in range(24)])
+    Run.objects.filter(pk=run.pk).update(kind=Run.Kind.EVALUATE)
+    client.force_login(emil)
+    assert (
+        "People"
+        in client.get(reverse("training:run", args=[project.slug, run.pk])).content.decode()
+    )
+    tab = reverse("evaluation:run_people", args=[project.slug, run.pk])
+    new = reverse("evaluation:head_to_head_new", args=[project.slug])
+    assert f"{new}?run={run.pk}" in client.get(tab).content.decode()
+    form = client.get(f"{new}?run={run.pk}").content.decode()
+    assert "a ppo run" in form
+    assert "a sft run" in form
+    run.refresh_from_db()
+    found = head_to_head_open(project=project, user=emil, asked=asked(), source=run)
+    assert found.name in client.get(tab, headers={"HX-Request": "true"}).content.decode()
+
+
+def test_one_that_is_due_again_waits_on_the_overview(
+    project: Project, emil: User, client: Client
+) -> None:
+    head_to_head_end(head_to_head=opened(project, emil, repeat_days=7), by=emil)
+    HeadToHead.objects.update(ended_at=timezone.now() - timedelta(days=8))
+    client.force_login(emil)
+    page = client.get(reverse("loop:overview", args=[project.slug])).content.decode()
+    assert "head-to-head is due again" in page
+    listed = client.get(reverse("evaluation:head_to_heads", args=[project.slug]))
+    assert "due again" in listed.content.decode()

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 import statsmodels.api as sm
-from scipy.special import expit, stdtrit
+from scipy.special import stdtrit
 from statsmodels.stats.sandwich_covariance import cov_cluster_2groups
 
+from benchmarks.evaluation_world import first, simulated
 from measures.head_to_head import (
     FINAL,
     Plan,
@@ -20,39 +21,6 @@ from measures.head_to_head import (
     sequence_factor,
     votes_needed,
 )
-
-
-def simulated(
-    rng: np.random.Generator,
-    *,
-    prompts: int,
-    each: int,
-    people: int,
-    of_prompts: float,
-    of_people: float,
-    win: float = 0.5,
-) -> Votes:
-    """Votes of people whose taste differs, in logits, on prompts that differ; sides drawn.
-
-    `win`: the mean over prompts and people, by bisection on the common logit.
-    """
-    prompt = np.repeat(np.arange(prompts), each)
-    person = np.concatenate([rng.permutation(people)[:each] for _ in range(prompts)])
-    spread = math.hypot(of_prompts, of_people)
-    grid = rng.normal(0, spread, 20_000) if spread else np.zeros(1)
-    low, high = -6.0, 6.0
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (middle, high) if expit(middle + grid).mean() < win else (low, middle)
-    taste = low + rng.normal(0, of_prompts, prompts)[prompt]
-    taste += rng.normal(0, of_people, people)[person]
-    score = (rng.random(len(prompt)) < expit(taste)).astype(float)
-    left = rng.integers(0, 2, len(prompt)).astype(float)
-    return Votes(score, np.zeros(len(score), dtype=bool), prompt, person, left)
-
-
-def first(votes: Votes, n: int) -> Votes:
-    return Votes(*(getattr(votes, name)[:n] for name in Votes.__slots__))
 
 
 def given(score: Any, prompt: Any, person: Any, left: Any = None) -> Votes:

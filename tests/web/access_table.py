@@ -751,6 +751,32 @@ PLAYGROUND = [
 ]
 
 
+HEAD_TO_HEAD = "/projects/{slug}/head-to-heads/{head_to_head}"
+NO_HEAD_TO_HEAD = {"head_to_head_id": "none"}
+NONE_BY_API = {"head_to_head": "none"}
+HEAD_TO_HEADS = [
+    page("evaluation:head_to_heads", READERS),
+    page("evaluation:head_to_head_new", STAFF),
+    post("evaluation:head_to_head_new", STAFF, ok=422),
+    page("evaluation:head_to_head", READERS, args=NO_HEAD_TO_HEAD, ok=404),
+    post("evaluation:head_to_head_act", STAFF, args=NO_HEAD_TO_HEAD, ok=404),
+    page("evaluation:head_to_head_csv", READERS, args=NO_HEAD_TO_HEAD, ok=404),
+    page("evaluation:run_people", READERS, args=lambda w: {"run_id": w.run.pk}),
+    page("evaluation:shared", SIGNED_IN, args={"key": "none"}, ok=404, expect={"anonymous": 404}),
+    api("GET /projects/{slug}/head-to-heads", READERS),
+    api(
+        "POST /projects/{slug}/head-to-heads",
+        STAFF,
+        data={"name": "n", "first_name": "a", "second_name": "b"},
+        ok=400,
+    ),
+    api(f"GET {HEAD_TO_HEAD}", READERS, args=NONE_BY_API, ok=404),
+    api(f"POST {HEAD_TO_HEAD}/end", STAFF, args=NONE_BY_API, ok=404),
+    api(f"POST {HEAD_TO_HEAD}/link", STAFF, args=NONE_BY_API, ok=404),
+    api(f"DELETE {HEAD_TO_HEAD}/link", STAFF, args=NONE_BY_API, ok=404),
+]
+
+
 def round_id(world: World) -> dict[str, Any]:
     return model_id(world) | {"round_id": "none"}
 
@@ -892,6 +918,7 @@ TABLE: list[Line] = [
     *LABELING,
     *LABELING_API,
     *COMMENTS_AND_QUESTIONS,
+    *HEAD_TO_HEADS,
     *RATINGS,
     *AGREEMENT,
     *AGREEMENT_API,

@@ -11,7 +11,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from apps.accounts.permissions import READERS, STAFF, project_page
 from apps.common.errors import DomainError
@@ -37,11 +37,12 @@ from apps.evaluation.services.head_to_head import (
     head_to_head_share,
     head_to_head_unshare,
 )
+from apps.training.selectors import run_get
 
 _COLUMNS = ("prompt", "preferred", "left", "person", "seconds", "cast_at")
 
 
-@require_GET
+@require_safe
 @project_page(READERS)
 def head_to_head_list(request: Request) -> HttpResponse:
     found = list(head_to_heads(project=request.project).select_related("pairs"))
@@ -56,6 +57,23 @@ def head_to_head_list(request: Request) -> HttpResponse:
         "may_open": request.role in STAFF,
     }
     return render(request, "evaluation/head_to_heads.html", context)
+
+
+@require_safe
+@project_page(READERS)
+def run_people(request: Request, run_id: str) -> HttpResponse:
+    """What people said of an evaluation's answers, as the run's tab."""
+    run = run_get(project=request.project, run_id=run_id)
+    found = head_to_heads(project=request.project).filter(source=run).select_related("pairs")
+    context = {
+        "run": run,
+        "rows": [screen.listed(one, result_now(one), progress_of(one)) for one in found],
+        "may_open": request.role in STAFF,
+        "kept": any(one.pk == run.pk for one in evaluations(project=request.project)),
+        "page_title": f"People on {run.name}",
+    }
+    template = "_run_people" if request.htmx else "run_people"
+    return render(request, f"evaluation/{template}.html", context)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -74,7 +92,8 @@ def head_to_head_new(request: Request) -> HttpResponse:
     else:
         form = HeadToHeadForm(project=request.project, initial=_suggested(request))
     context = {"page_title": "New head-to-head", "nav": "head_to_heads", "form": form}
-    return render(request, "evaluation/head_to_head_new.html", context)
+    status = 422 if form.errors else 200
+    return render(request, "evaluation/head_to_head_new.html", context, status=status)
 
 
 def _suggested(request: Request) -> dict[str, Any]:
@@ -106,7 +125,7 @@ def _suggested(request: Request) -> dict[str, Any]:
 
 
 @never_cache
-@require_http_methods(["GET", "HEAD"])
+@require_safe
 @project_page(READERS)
 def head_to_head(request: Request, head_to_head_id: str) -> HttpResponse:
     """The page; for htmx its figures alone, again while votes come in. That somebody looked is
@@ -161,7 +180,7 @@ def head_to_head_act(request: Request, head_to_head_id: str) -> HttpResponse:
     return redirect("evaluation:head_to_head", request.project.slug, found.pk)
 
 
-@require_GET
+@require_safe
 @project_page(READERS)
 def head_to_head_csv(request: Request, head_to_head_id: str) -> HttpResponse:
     """Its votes, once it has ended: before, they would be looks that nobody counts."""
@@ -178,7 +197,7 @@ def head_to_head_csv(request: Request, head_to_head_id: str) -> HttpResponse:
 
 
 @never_cache
-@require_GET
+@require_safe
 @login_not_required
 def shared(request: Request, key: str) -> HttpResponse:
     """What somebody outside may read until the link expires: figures and names of systems, no

@@ -392,7 +392,8 @@ class Load:
         """(pair by external id, name by pair) of what these rows could repeat."""
         by_id: dict[str, tuple[str, str, str]] = {}
         by_pair: dict[tuple[str, str, str], str] = {}
-        known = [self.project.pk, self.kind, sorted(ids), sorted(self.prompts.values())]
+        known: list[Any] = [self.project.pk, self.kind, sorted(ids)]
+        known.append(sorted(self.prompts.values()))
         self.cursor.execute(_KNOWN, known)
         for key, name, prompt, a, b in self.cursor.fetchall():
             pair = (prompt, *sorted((a, b)))

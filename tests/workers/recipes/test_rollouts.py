@@ -264,7 +264,7 @@ def test_a_policy_is_compared_with_its_sft_model_by_reward_and_by_judge(models: 
         assert means["difference"] == pytest.approx(means["policy"] - means["sft"])
         assert report[source]["win_rate"]["n_clusters"] == 12
         assert 0.0 <= report[source]["win_rate"]["value"] <= 1.0
-    timed, saved = outcome.all("ArtifactSaved")
+    timed, saved, _ = outcome.all("ArtifactSaved")
     stored = json.loads(models.store.read_bytes(saved["uri"], sha256=saved["sha256"]))
     assert stored == {k: v for k, v in report.items() if k != "step"}
     assert timed["uri"].endswith("latency.json")
@@ -330,3 +330,11 @@ def test_a_policy_trained_on_a_rule_is_evaluated_by_that_rule(models: Workshop) 
     assert list(told.values()) == [report["factuality"]["policy"]["value"]]
     assert 0.0 <= report["reward"]["policy"]["value"] <= 3.0
     assert "judge" not in report
+    saved = {one["name"]: one["uri"] for one in outcome.all("ArtifactSaved")}
+    lines = models.store.read_bytes(saved["outputs.jsonl"]).decode().splitlines()
+    kept = [json.loads(line) for line in lines]
+    assert {json.dumps(row["prompt"]) for row in kept} <= {json.dumps(r["prompt"]) for r in asked}
+    assert len(kept) == report["prompts"]  # one answer to each
+    scores = [row["score"] for row in kept]
+    assert sum(scores) / len(scores) == pytest.approx(report["reward"]["policy"]["value"])
+    assert all(isinstance(row["other_response"], str) for row in kept)
