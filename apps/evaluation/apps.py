@@ -42,7 +42,7 @@ class EvaluationConfig(AppConfig):
                 48,
                 _("Head-to-heads"),
                 "evaluation:head_to_heads",
-                "scale",
+                "arrow-left-right",
                 "head_to_heads",
                 staff | {"reviewer"},
             )

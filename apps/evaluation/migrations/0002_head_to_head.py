@@ -56,8 +56,8 @@ class Migration(migrations.Migration):
                     "stopping",
                     models.CharField(
                         choices=[
-                            ("any_time", "at any time"),
-                            ("at_the_end", "once, when all votes are in"),
+                            ("any_time", "At any time"),
+                            ("at_the_end", "Once, when all votes are in"),
                         ],
                         default="any_time",
                         max_length=10,

@@ -16,8 +16,8 @@ class HeadToHead(Named):
     whose. `protocol` is fixed before the first vote: prompts, answers and the statistics plan."""
 
     class Stopping(models.TextChoices):
-        ANY_TIME = "any_time", "at any time"
-        AT_THE_END = "at_the_end", "once, when all votes are in"
+        ANY_TIME = "any_time", "At any time"
+        AT_THE_END = "at_the_end", "Once, when all votes are in"
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="head_to_heads")
     name = models.CharField(max_length=120)

@@ -281,7 +281,9 @@ def _facts(found: HeadToHead, result: Result, progress: Progress) -> list[tuple[
             "Skipped",
             f"{progress.n_skips:,}",
             f"{progress.skips_first_left:,} with {found.first_name} on the left, "
-            f"{progress.skips_second_left:,} with {found.second_name}",
+            f"{progress.skips_second_left:,} with {found.second_name}"
+            if progress.n_skips
+            else "",
         )
     )
     if progress.n_aside:
