@@ -112,6 +112,7 @@ SENTENCES: dict[str, str] = {
     "run.stopped": "stopped {subject} and kept its model",
     "run.unarchived": "took {subject} out of the archive",
     "site.set_up": "set the site up",
+    "snapshot.suite_added": "added the regression suite {subject}, {checks} checks",
     "snapshot.cancelled": "cancelled the dataset {name}",
     "snapshot.frozen": "froze the dataset {subject}",
     "snapshot.private_read": "downloaded the private split {split} of {subject}",

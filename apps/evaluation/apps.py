@@ -32,6 +32,7 @@ class EvaluationConfig(AppConfig):
         )
         audit_subjects_add(("head_to_head",), named_by(HeadToHead, "pk", "evaluation:head_to_head"))
         run_uses_add(run_uses)
+        run_tab_add(RunTab("suite", "Checks", "evaluation:run_checks", when=_has_checks))
         run_tab_add(
             RunTab("people", "People", "evaluation:run_people", when=_is_finished_evaluation)
         )
@@ -57,6 +58,10 @@ class EvaluationConfig(AppConfig):
                 staff,
             )
         )
+
+
+def _has_checks(run: Any) -> bool:
+    return bool(isinstance(run.summary, dict) and run.summary.get("regression"))
 
 
 def _is_finished_evaluation(run: Any) -> bool:

@@ -3,7 +3,7 @@ word."""
 
 from django.urls import path
 
-from apps.evaluation.views import head_to_head, models, playground, ranking, status
+from apps.evaluation.views import head_to_head, models, playground, ranking, status, suites
 
 app_name = "evaluation"
 _RANKING_ONE = "<slug:slug>/reward-models/<str:checkpoint_id>/ranking/"
@@ -35,6 +35,7 @@ urlpatterns = [
         head_to_head.head_to_head_csv,
         name="head_to_head_csv",
     ),
+    path("<slug:slug>/runs/<str:run_id>/checks/", suites.run_checks, name="run_checks"),
     path("<slug:slug>/runs/<str:run_id>/people/", head_to_head.run_people, name="run_people"),
     path("shared/head-to-head/<str:key>/", head_to_head.shared, name="shared"),
     # ranking

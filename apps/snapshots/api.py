@@ -18,6 +18,7 @@ from apps.snapshots.recipe import PRIVATE_SPLITS
 from apps.snapshots.selectors import comparing, lineage, snapshots
 from apps.snapshots.services import freezing, mixing
 from apps.snapshots.services.importing import snapshot_import
+from apps.snapshots.services.suites import suite_add
 
 router = Router(tags=["datasets"])
 
@@ -203,6 +204,19 @@ def snapshot_create(request: HttpRequest, slug: str, payload: SnapshotIn) -> Sta
             user=request.user,
         )
     return Status(201, made)
+
+
+@router.post(
+    "/projects/{slug}/snapshots/suite",
+    auth=needs("write"),
+    response={200: SnapshotOut, 201: SnapshotOut},
+    summary="Add the shipped regression suite: prompts with checks",
+)
+def snapshot_suite(request: HttpRequest, slug: str) -> Status:
+    """200 and the dataset there is, where this version's was added before."""
+    project, _role = project_for(request.user, slug, STAFF)
+    made, is_new = suite_add(project=project, user=request.user)
+    return Status(201 if is_new else 200, made)
 
 
 @router.post(

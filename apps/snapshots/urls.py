@@ -31,6 +31,7 @@ urlpatterns = [
     # datasets
     path("<slug:slug>/datasets/", datasets.snapshot_list, name="list"),
     path("<slug:slug>/datasets/import/", imports.snapshot_import, name="import"),
+    path("<slug:slug>/datasets/import/suite/", imports.suite, name="suite"),
     path("<slug:slug>/datasets/mix/", mixing.snapshot_mix, name="mix"),
     path("<slug:slug>/datasets/new/", datasets.snapshot_create, name="create"),
     path("<slug:slug>/datasets/<str:snapshot>/", datasets.snapshot_detail, name="detail"),

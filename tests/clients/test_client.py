@@ -56,6 +56,7 @@ BY_CALL = {
     "/projects/{slug}/agreement": "a report with many figures, for people",
     "/projects/{slug}/ranking": "a report with many figures, for people",
     "/projects/{slug}/decisions/": "how decisions are made is for admins",
+    "/projects/{slug}/snapshots/suite": "once a project, on the page of imports",
     "/projects/{slug}/snapshots/preview": "what people look at before they freeze",
     "/projects/{slug}/snapshots/{snapshot_id}/verify": "rare",
     "/projects/{slug}/snapshots/{snapshot_id}/changes": "a report for people",

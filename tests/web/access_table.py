@@ -751,6 +751,11 @@ PLAYGROUND = [
 ]
 
 
+SUITES = [
+    post("snapshots:suite", STAFF, ok=302),
+    api("POST /projects/{slug}/snapshots/suite", STAFF, ok=200),
+    page("evaluation:run_checks", READERS, args=lambda w: {"run_id": w.run.pk}),
+]
 HEAD_TO_HEAD = "/projects/{slug}/head-to-heads/{head_to_head}"
 NO_HEAD_TO_HEAD = {"head_to_head_id": "none"}
 NONE_BY_API = {"head_to_head": "none"}
@@ -919,6 +924,7 @@ TABLE: list[Line] = [
     *LABELING_API,
     *COMMENTS_AND_QUESTIONS,
     *HEAD_TO_HEADS,
+    *SUITES,
     *RATINGS,
     *AGREEMENT,
     *AGREEMENT_API,

@@ -149,6 +149,14 @@ class EvaluateSettings(AnsweringSettings):
         choices=("normalised", "contains", "exact", "off"),
         section=Section.REWARD,
     )
+    regression_margin: float = option(
+        0.03,
+        "Where prompts carry checks (a regression suite): a drop of the share passed that is "
+        "tolerated. Not worse is said where the lower end of the difference is above it.",
+        above=0.0,
+        maximum=0.5,
+        section=Section.BOOKKEEPING,
+    )
     latency_requests: int = option(
         20,
         "Answers of the policy timed one at a time, where it answers (its server, or here), with "

@@ -446,6 +446,8 @@ METRICS = (
         leads=True,
     ),
     Metric("eval/win_rate", "Win rate against SFT", "share", EVALUATION, leads=True),
+    Metric("eval/checks_passed", "Checks passed", "share", EVALUATION, leads=True),
+    Metric("eval/checks_difference", "Checks passed, policy − SFT", "share", EVALUATION),
     Metric("eval/factuality", "Right answers", "share", EVALUATION, leads=True),
     Metric("eval/factuality_difference", "Right answers, policy − SFT", "share", EVALUATION),
     Metric("eval/mean_token_accuracy", "Held-out token accuracy", "share", EVALUATION, leads=True),

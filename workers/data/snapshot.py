@@ -139,7 +139,10 @@ def read_held_out_prompts(folder: Path, *, without: Sequence[str] = ()) -> list[
     if not splits:
         return read_prompts(folder, TRAIN)
     found = {prompt_key(one.messages): one for name in splits for one in read_prompts(folder, name)}
-    trained = {prompt_key(one.messages) for one in read_prompts(folder, TRAIN)}
+    trained: set[str] = set()
+    path = folder / f"{TRAIN}.jsonl"
+    if not path.exists() or path.stat().st_size:  # a suite's is empty: it has nothing to train on
+        trained = {prompt_key(one.messages) for one in read_prompts(folder, TRAIN)}
     rows = [one for key, one in found.items() if key not in trained]
     if not rows:
         told = "every prompt of the evaluation files stands in train.jsonl too"

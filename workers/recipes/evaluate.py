@@ -19,6 +19,7 @@ from transformers import set_seed
 from measures.accuracy import pair_credit
 from measures.estimate import Interval
 from measures.intervals import mean_interval, paired_difference
+from workers.checks.suite import regression
 from workers.config import settings_for
 from workers.config.inference import EvaluateSettings
 from workers.context import RunContext
@@ -74,6 +75,15 @@ def run(context: RunContext) -> dict[str, Any]:
     judged = None if judge is None else (judge, scores["judge"])
     if found := factuality(rows, policy_answers, sft_answers, judged, settings, context.spec.seed):
         report["factuality"] = found
+    if found := regression(
+        rows,
+        [given.text for given in policy_answers],
+        [given.text for given in sft_answers],
+        margin=settings.regression_margin,
+        replicates=settings.bootstrap_replicates,
+        seed=context.spec.seed,
+    ):
+        report["regression"] = found
     if settings.latency_requests:
         try:
             report["latency"] = _latency(context, settings, rows, served, sources["reward"])
@@ -309,6 +319,9 @@ def _publish(context: RunContext, report: dict[str, Any]) -> None:
     if "judge" in report:
         values["eval/held_out_score"] = report["judge"]["policy"]["value"]
         values["eval/win_rate"] = report["judge"]["win_rate"]["value"]
+    if "regression" in report:
+        values["eval/checks_passed"] = report["regression"]["all"]["after"]["value"]
+        values["eval/checks_difference"] = report["regression"]["all"]["difference"]["value"]
     if "factuality" in report:
         values["eval/factuality"] = report["factuality"]["policy"]["value"]
         values["eval/factuality_difference"] = report["factuality"]["difference"]["value"]

@@ -32,6 +32,7 @@ from apps.snapshots.recipe import DEV, HELDOUT_GROUPS, PUBLIC_TEST, SMOKE, TRAIN
 from measures.bootstrap import LEAST_UNITS
 from measures.duplicates import near_duplicates
 from measures.splits import split_of, unit_hash
+from workers.config.suites import read_check
 
 _TELL_EVERY = 500
 SEED = "concord"  # as recipes of preferences have it
@@ -46,7 +47,7 @@ _SPLIT_NAMES = {
 }
 _ABOUT = ("group", "source", "licence", "id", "metadata", "split")
 COLUMNS: Mapping[str, tuple[str, ...]] = {
-    Snapshot.Kind.PROMPTS: ("prompt", "answer", *_ABOUT),
+    Snapshot.Kind.PROMPTS: ("prompt", "answer", "check", *_ABOUT),
     Snapshot.Kind.DEMONSTRATIONS: ("prompt", "response", "messages", *_ABOUT),
     Snapshot.Kind.UNPAIRED: ("prompt", "completion", "label", *_ABOUT),
 }
@@ -154,6 +155,11 @@ def _prompt(row: Mapping[str, Any], number: int) -> Row:
     items = answer if isinstance(answer, list) else [answer]
     if not all(item is None or isinstance(item, str | int | float) for item in items):
         raise _bad(number, "answer", "must be a text, a number or a list of them")
+    if row.get("check"):
+        try:
+            read_check(row["check"], answer=answer)
+        except ValueError as error:
+            raise _bad(number, "check", str(error)) from None
     return prompt_row(_asked(row, number), _about(row, number))
 
 
@@ -318,6 +324,8 @@ def place_rows(parsed: Parsed, *, half: str = "") -> Placed:
             files.setdefault(split, []).append(one)
             of_split.setdefault(split, set()).add(unit)
     counts = {name: len(of) for name, of in of_split.items()}
+    if any("check" in one.row for one in given):
+        files.setdefault(TRAIN, [])  # a suite only tests: a file without rows to train on
     return Placed(in_order(files), in_order(counts), by, (*warnings, *_about_size(counts)))
 
 

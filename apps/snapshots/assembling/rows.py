@@ -227,6 +227,10 @@ def demonstration_row(prompt: Messages, response: str, row: Mapping[str, Any]) -
     }
 
 
+def _as_json(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
 def prompt_row(prompt: Messages, row: Mapping[str, Any]) -> Row:
     """`answer`, what is known to be right, stands in a row that has one, for verifiers: a text, of
     a number or a list its JSON, since a column has one type."""
@@ -239,4 +243,5 @@ def prompt_row(prompt: Messages, row: Mapping[str, Any]) -> Row:
         "licence": str(row.get("licence") or ""),
         **own_columns(row.get("id"), row.get("metadata")),
         **({"answer": known} if known else {}),
+        **({"check": _as_json(row["check"])} if row.get("check") else {}),
     }

@@ -19,6 +19,7 @@ from apps.snapshots.assembling.imported import (
     BY_HASH,
     REPEATS,
     SHARES,
+    Given,
     Parsed,
     Placed,
     parse_rows,
@@ -191,8 +192,12 @@ def _report(
     }
 
 
+def _rows(placed: Placed) -> Iterable[Given]:
+    return (one for rows in placed.files.values() for one in rows)
+
+
 def _require_rows(placed: Placed) -> None:
-    if not placed.files.get(TRAIN):
+    if not placed.files.get(TRAIN) and not any("check" in row.row for row in _rows(placed)):
         raise DomainError("There are no rows to import.", code="empty_snapshot", field="rows")
 
 
@@ -214,6 +219,7 @@ def _freeze(
             "split_by": placed.by,
             "dropped": dict(dropped),
             "warnings": list(placed.warnings),
+            "checks": sum("check" in row for row in rows),
         }
         card = {
             "kind": snapshot.kind,

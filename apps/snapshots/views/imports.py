@@ -1,9 +1,10 @@
 """Datasets from files: upload here; the page of the import (`labeling:import`) does the rest."""
 
+from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_http_methods
+from django.views.decorators.http import require_http_methods, require_POST
 
 from apps.accounts.permissions import STAFF, project_page
 from apps.common.errors import DomainError
@@ -11,6 +12,7 @@ from apps.common.http import Request
 from apps.labeling.models import ImportJob
 from apps.labeling.screens import imports as import_jobs
 from apps.labeling.services import import_job_create
+from apps.snapshots.services.suites import suite_add
 
 PER_PAGE = 25
 Makes = ImportJob.Makes
@@ -25,6 +27,16 @@ KINDS = (
     ),
     (Makes.UNPAIRED, "Single answers", "An answer and whether it is desirable, for KTO."),
 )
+
+
+@require_POST
+@project_page(STAFF)
+def suite(request: Request) -> HttpResponse:
+    """Add the regression suite that is shipped."""
+    made, is_new = suite_add(project=request.project, user=request.user)
+    if not is_new:
+        messages.info(request, "The regression suite is here already.")
+    return redirect("snapshots:detail", request.project.slug, made.pk)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

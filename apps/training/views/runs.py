@@ -39,7 +39,7 @@ GROWING = frozenset({"overview", "alerts", "checks", "logs", "samples"})
 TRAINERS = frozenset({"checks", "repeat", "logs"})
 # Tables of a summary that have a place of their own: here, or on a reward model's page.
 SHOWN_ELSEWHERE = frozenset(
-    {"splits", "lines", "figures", "preflight", "bottleneck", "latency", "imitation"}
+    {"splits", "lines", "figures", "preflight", "bottleneck", "latency", "imitation", "regression"}
 )
 ROLLED_BACK = {*START_ROLE, "dpo", "kto"}  # kinds that start from a model: they can go back to it
 ARCHIVED = "archived"

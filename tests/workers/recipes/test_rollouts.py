@@ -319,7 +319,8 @@ def test_right_answers_are_counted_by_match_and_by_the_judge_where_they_are_know
 
 
 def test_a_policy_trained_on_a_rule_is_evaluated_by_that_rule(models: Workshop) -> None:
-    asked = [{"prompt": user(subject), "answer": "a"} for subject in SUBJECTS]
+    check = json.dumps({"category": "says something", "test": "answers"})
+    asked = [{"prompt": user(subject), "answer": "a", "check": check} for subject in SUBJECTS]
     models.put_snapshot("known_answers", train=asked[:1], dev=asked[1:])
     settings = ANSWERING | {"reward": {"type": "token_count", "token": "a", "cap": 3}}
     settings |= {"latency_requests": 0, "factuality": "contains"}
@@ -330,6 +331,11 @@ def test_a_policy_trained_on_a_rule_is_evaluated_by_that_rule(models: Workshop) 
     assert list(told.values()) == [report["factuality"]["policy"]["value"]]
     assert 0.0 <= report["reward"]["policy"]["value"] <= 3.0
     assert "judge" not in report
+    checks = report["regression"]
+    assert checks["checks"] == report["prompts"]
+    assert set(checks["categories"]) == {"says something"}
+    told = outcome.curve("eval/checks_passed")
+    assert list(told.values()) == [checks["all"]["after"]["value"]]
     saved = {one["name"]: one["uri"] for one in outcome.all("ArtifactSaved")}
     lines = models.store.read_bytes(saved["outputs.jsonl"]).decode().splitlines()
     kept = [json.loads(line) for line in lines]
