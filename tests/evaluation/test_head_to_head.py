@@ -14,6 +14,7 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from apps.accounts.models import AuditEvent, Notice, Project, Role, User
+from apps.accounts.services import project_archive, project_delete
 from apps.common.errors import Conflict, DomainError
 from apps.evaluation.forms.head_to_head import rows_of_file
 from apps.evaluation.models import HeadToHead, Look
@@ -32,7 +33,7 @@ from apps.evaluation.services.head_to_head import (
     head_to_heads_look,
 )
 from apps.evaluation.services.ranking import run_uses
-from apps.labeling.models import Comparison, Slot, Task, Vote
+from apps.labeling.models import Comparison, LabelingSettings, Slot, Task, Vote
 from apps.labeling.services import Lease, slot_lease_next, slot_skip, vote_cast
 from apps.snapshots.selectors.snapshots import recipe_default
 from apps.snapshots.services.freezing import snapshot_preview
@@ -323,6 +324,41 @@ def test_one_that_is_repeated_is_due_again(project: Project, emil: User) -> None
     assert overdue(project=project, now=now + timedelta(days=8)) == [found]
     opened(project, emil, repeat_days=7)
     assert overdue(project=project, now=now + timedelta(days=8)) == []
+
+
+def test_pairs_that_go_to_review_are_not_counted_on(project: Project, emil: User) -> None:
+    LabelingSettings.objects.update_or_create(
+        project=project,
+        defaults={
+            "constraint_phrases": [
+                "poor answer to 1",
+                "poor answer to 2",
+                "poor answer to 3",
+                "poor answer to 4",
+                "poor answer to 5",
+            ]
+        },
+    )
+    found = opened(project, emil, 60)
+    assert found.n_prompts == 55  # five wait for somebody to look at them
+    with pytest.raises(DomainError, match="to review"):
+        opened(project, emil, 24)
+    assert HeadToHead.objects.count() == 1
+
+
+def test_a_project_goes_with_its_head_to_heads(project: Project, emil: User) -> None:
+    run = assessment_make(checkpoint_make(project), [output(k, 1.0) for k in range(24)])
+    Run.objects.filter(pk=run.pk).update(kind=Run.Kind.EVALUATE)
+    run.refresh_from_db()
+    found = head_to_head_open(project=project, user=emil, asked=asked(), source=run)
+    for person in annotators_make(project, 5):
+        cast_by(project, person, GOOD)
+    head_to_head_look(head_to_head=found, by=emil)
+    ada = person_make("ada", project, Role.ADMIN)
+    project_archive(project=project, by=ada)
+    project_delete(project=project, typed=project.name, by=ada)
+    assert not HeadToHead.objects.exists()
+    assert not Task.objects.exists()
 
 
 # The pages and the API.

@@ -116,8 +116,16 @@ def head_to_head_open(
         most_each=math.ceil(1.5 * even),
         priority=asked.priority,
     )
+    asked_about = report.n_created - report.n_review
+    if asked_about < LEAST_PROMPTS:
+        raise DomainError(
+            f"{report.n_review} pairs hold a phrase that this project sends to review, which leaves "
+            f"{asked_about}; {LEAST_PROMPTS} are needed.",
+            code="too_few_prompts",
+            field="source",
+        )
     plan = Plan(
-        prompts=report.n_created - report.n_review or 1,
+        prompts=asked_about,
         alike=len(drawn) - len(differ),
         votes_each=asked.votes_each,
         margin=asked.margin,
