@@ -119,8 +119,8 @@ def head_to_head_open(
     asked_about = report.n_created - report.n_review
     if asked_about < LEAST_PROMPTS:
         raise DomainError(
-            f"{report.n_review} pairs hold a phrase that this project sends to review, which leaves "
-            f"{asked_about}; {LEAST_PROMPTS} are needed.",
+            f"{report.n_review} pairs hold a phrase that this project sends to review, which "
+            f"leaves {asked_about}; {LEAST_PROMPTS} are needed.",
             code="too_few_prompts",
             field="source",
         )
