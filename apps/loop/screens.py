@@ -19,6 +19,7 @@ from apps.accounts.selectors import invitations_open, notices_of, notices_seen_b
 from apps.agreement.selectors.annotators import LEAST_SHARED, own_agreement, reports_list
 from apps.agreement.selectors.audits import MOST_DUE, audits_due
 from apps.evaluation.selectors.models import reward_models
+from apps.evaluation.selectors.promotion import requests_waiting
 from apps.labeling.models import Choice, QualificationAttempt, Vote
 from apps.labeling.rendering import text_html
 from apps.labeling.screens.annotators import readers_of
@@ -159,6 +160,13 @@ WAITING = (
         "status=candidate",
     ),
     Waiting(
+        "promotions",
+        _ADMIN,
+        "request for a promotion waits",
+        "requests for promotions wait",
+        "evaluation:service",
+    ),
+    Waiting(
         "space",
         _STAFF,
         "% of the quota of disk space is used",
@@ -200,6 +208,7 @@ def _counts(project: Project) -> dict[str, int]:
         "freeze": _fresh_pairs(project, work),
         "failed": failed.exclude(kind__in=_LOOKS).count(),
         "approvals": reward_models(project=project, status=Checkpoint.Status.CANDIDATE).count(),
+        "promotions": requests_waiting(project),
         "space": space.percent if space and space.is_nearly_full else 0,
         "incidents": incidents_open(project),
     }

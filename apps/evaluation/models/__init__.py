@@ -1,5 +1,13 @@
-"""What evaluation keeps: reviews of models, and what people were asked about their outputs."""
+"""What evaluation keeps: reviews of models, what people were asked about their outputs, and which
+policy each stage names."""
 
+from apps.evaluation.models.promotion import (
+    OverrideSignature,
+    PromotionDecision,
+    PromotionRequest,
+    Stage,
+    StageChange,
+)
 from apps.evaluation.models.reviews import (
     AdversarialRound,
     ModelReview,
@@ -7,4 +15,14 @@ from apps.evaluation.models.reviews import (
     RankedOutput,
 )
 
-__all__ = ["AdversarialRound", "ModelReview", "OutputRanking", "RankedOutput"]
+__all__ = [
+    "AdversarialRound",
+    "ModelReview",
+    "OutputRanking",
+    "OverrideSignature",
+    "PromotionDecision",
+    "PromotionRequest",
+    "RankedOutput",
+    "Stage",
+    "StageChange",
+]
