@@ -8,6 +8,7 @@ from apps.common.api_docs import Reference
 from apps.evaluation.api.head_to_heads import router as head_to_heads
 from apps.evaluation.api.models import router as reward_models
 from apps.evaluation.api.playground import router as playground
+from apps.evaluation.api.promotion import router as promotion
 from apps.evaluation.api.rounds import router as rounds
 from apps.evaluation.api.score import router as scores
 from apps.labeling.api import router as labeling
@@ -53,6 +54,7 @@ for _router in (
     scores,
     playground,
     head_to_heads,
+    promotion,
     monitoring,
     incidents,
     overview,

@@ -260,7 +260,7 @@ SCOPES = {
     "label": _("ask for comparisons and vote"),
     "write": _("create projects, import, freeze snapshots"),
     "train": _("start, stop and cancel runs"),
-    "approve": _("approve, reject and retire reward models"),
+    "approve": _("approve, reject and retire reward models, decide about promotions"),
     "admin": _("change people and roles"),
 }
 DEFAULT_SCOPES = ("read",)

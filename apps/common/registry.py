@@ -136,6 +136,32 @@ class ProjectQuestion:
     answers: Callable[[Sequence[Any]], Mapping[Any, str]]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardLine:
+    """A line of a model's card: a figure or a fact under the heading `part`, with where it is from:
+    `source`, the id of a run or a hash, and `path`, of its page here. `result` is for programs:
+    {metric, value, dataset, dataset_type, dataset_sha256}."""
+
+    part: str
+    name: str
+    words: str
+    source: str = ""
+    path: str = ""
+    result: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NamedModel:
+    """What a stage (candidate, staging, production) of a project names now; `path` is of the page
+    that says why."""
+
+    stage: str
+    label: str
+    checkpoint: str
+    name: str
+    path: str
+
+
 _nav: list[NavItem] = []
 _home: list[str] = []
 _overview: dict[str, str] = {}
@@ -159,6 +185,8 @@ _run_results: list[Callable[[Any], list[RunResult]]] = []
 _run_tabs: list[RunTab] = []
 _alert_listeners: list[Callable[[Any, Any], None]] = []
 _end_listeners: list[Callable[[Any], None]] = []
+_card_lines: list[Callable[[Any], list[CardLine]]] = []
+_named_models: list[Callable[[Any], list[NamedModel]]] = []
 _bell: list[Bell] = []
 _audit_subjects: dict[str, Callable[[Any, Collection[str]], Mapping[str, Named]]] = {}
 _voting: set[str] = set()
@@ -385,6 +413,27 @@ def run_tab_add(tab: RunTab) -> None:
 
 def run_tabs(run: Any) -> list[RunTab]:
     return [tab for tab in _run_tabs if tab.when is None or tab.when(run)]
+
+
+def card_lines_add(find: Callable[[Any], list[CardLine]]) -> None:
+    """`find` takes a checkpoint and says what its app knows of it."""
+    if find not in _card_lines:
+        _card_lines.append(find)
+
+
+def card_lines(checkpoint: Any) -> list[CardLine]:
+    return [line for find in _card_lines for line in find(checkpoint)]
+
+
+def named_models_add(find: Callable[[Any], list[NamedModel]]) -> None:
+    """`find` takes a project."""
+    if find not in _named_models:
+        _named_models.append(find)
+
+
+def named_models(project: Any) -> list[NamedModel]:
+    """What the project's stages name now; stages that name nothing are left out."""
+    return [one for find in _named_models for one in find(project)]
 
 
 def alert_listener_add(listen: Callable[[Any, Any], None]) -> None:

@@ -9,6 +9,8 @@ from apps.common.registry import (
     NavItem,
     RunTab,
     audit_subjects_add,
+    card_lines_add,
+    named_models_add,
     nav_add,
     run_tab_add,
     run_uses_add,
@@ -57,6 +59,29 @@ class EvaluationConfig(AppConfig):
                 "reward_models",
                 staff,
             )
+        )
+        self._promotion()
+
+    def _promotion(self) -> None:
+        from apps.accounts.selectors import named_by
+        from apps.evaluation.models import PromotionRequest
+        from apps.evaluation.selectors.cards import card_lines
+        from apps.evaluation.selectors.checklists import has_checklists
+        from apps.evaluation.selectors.promotion import named_models, run_uses
+
+        audit_subjects_add(
+            ("promotion",),
+            named_by(PromotionRequest, "checkpoint__run__name", "evaluation:promotion"),
+        )
+        card_lines_add(card_lines)
+        named_models_add(named_models)
+        run_uses_add(run_uses)
+        run_tab_add(
+            RunTab("checklists", "Checklists", "evaluation:checklists", when=has_checklists)
+        )
+        readers = frozenset({"reviewer", "engineer", "admin"})
+        nav_add(
+            NavItem(62, _("Models in service"), "evaluation:service", "flag", "service", readers)
         )
 
 

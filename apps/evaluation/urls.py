@@ -1,9 +1,17 @@
-"""Addresses of reward models and of the playground. A single model comes last: its id matches any
-word."""
+"""Addresses of reward models, the playground and models in service. A single model comes last: its
+id matches any word."""
 
 from django.urls import path
 
-from apps.evaluation.views import head_to_head, models, playground, ranking, status, suites
+from apps.evaluation.views import (
+    head_to_head,
+    models,
+    playground,
+    promotion,
+    ranking,
+    status,
+    suites,
+)
 
 app_name = "evaluation"
 _RANKING_ONE = "<slug:slug>/reward-models/<str:checkpoint_id>/ranking/"
@@ -48,6 +56,21 @@ urlpatterns = [
     path(_ADVERSARIAL_ONE, ranking.adversarial_round, name="adversarial_round"),
     path(f"{_ADVERSARIAL_ONE}freeze/", ranking.adversarial_freeze, name="adversarial_freeze"),
     path(f"{_ADVERSARIAL_ONE}pairs.csv", ranking.adversarial_csv, name="adversarial_csv"),
+    # promotion
+    path("<slug:slug>/service/", promotion.service, name="service"),
+    path("<slug:slug>/service/<slug:stage>/change/", promotion.stage_change, name="stage_change"),
+    path(
+        "<slug:slug>/models/<str:checkpoint_id>/promote/",
+        promotion.promotion_new,
+        name="promotion_new",
+    ),
+    path("<slug:slug>/promotions/<str:request_id>/", promotion.promotion, name="promotion"),
+    path(
+        "<slug:slug>/promotions/<str:request_id>/decide/",
+        promotion.promotion_decide,
+        name="promotion_decide",
+    ),
+    path("<slug:slug>/runs/<str:run_id>/checklists/", promotion.checklists, name="checklists"),
     # models
     path(_MODELS_ALL, models.reward_models, name="reward_models"),
     path(f"{_MODELS_ALL}compare/", models.compare, name="compare"),

@@ -20,6 +20,7 @@ from apps.agreement.selectors.annotators import LEAST_SHARED, own_agreement, rep
 from apps.agreement.selectors.audits import MOST_DUE, audits_due
 from apps.evaluation.selectors.head_to_head import overdue
 from apps.evaluation.selectors.models import reward_models
+from apps.evaluation.selectors.promotion import requests_waiting
 from apps.labeling.models import Choice, QualificationAttempt, Vote
 from apps.labeling.rendering import text_html
 from apps.labeling.screens.annotators import readers_of
@@ -167,6 +168,13 @@ WAITING = (
         "evaluation:head_to_heads",
     ),
     Waiting(
+        "promotions",
+        _ADMIN,
+        "request for a promotion waits",
+        "requests for promotions wait",
+        "evaluation:service",
+    ),
+    Waiting(
         "space",
         _STAFF,
         "% of the quota of disk space is used",
@@ -209,6 +217,7 @@ def _counts(project: Project) -> dict[str, int]:
         "failed": failed.exclude(kind__in=_LOOKS).count(),
         "approvals": reward_models(project=project, status=Checkpoint.Status.CANDIDATE).count(),
         "compared": len(overdue(project=project, now=timezone.now())),
+        "promotions": requests_waiting(project),
         "space": space.percent if space and space.is_nearly_full else 0,
         "incidents": incidents_open(project),
     }

@@ -124,11 +124,17 @@ class Mute(models.Model):
 
 
 class Channel(models.Model):
-    """Where incidents of a project are told: an e-mail address or a webhook."""
+    """Where incidents of a project are told, and which model each stage names: an e-mail address or
+    a webhook."""
 
     class Kind(models.TextChoices):
         EMAIL = "email", "e-mail"
         WEBHOOK = "webhook", "webhook"
+
+    class Tells(models.TextChoices):
+        INCIDENTS = "incidents", "incidents"
+        STAGES = "stages", "models in service"
+        BOTH = "both", "incidents and models in service"
 
     id = models.BigAutoField(primary_key=True)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="channels")
@@ -136,6 +142,7 @@ class Channel(models.Model):
     address = models.CharField(max_length=500)
     secret = models.CharField(max_length=80, blank=True, help_text="signs what a webhook is sent")
     least_severity = models.CharField(max_length=8, choices=SEVERITIES, default="warning")
+    tells = models.CharField(max_length=9, choices=Tells.choices, default=Tells.INCIDENTS)
     enabled = models.BooleanField(default=True)
     created_by = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
@@ -163,7 +170,7 @@ class Delivery(models.Model):
     incident = models.ForeignKey(
         Incident, null=True, blank=True, on_delete=models.CASCADE, related_name="deliveries"
     )
-    event = models.CharField(max_length=14)  # opened, escalated, resolved, test
+    event = models.CharField(max_length=14)  # opened, escalated, resolved, stage, test
     body = models.JSONField(default=dict)
     state = models.CharField(max_length=7, choices=State.choices, default=State.PENDING)
     tries = models.PositiveSmallIntegerField(default=0)

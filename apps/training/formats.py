@@ -3,10 +3,14 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from django.conf import settings
+from django.urls import reverse
 from django.utils.text import slugify
 
+from apps.common.registry import CardLine
 from apps.snapshots.formats.card import header_text, licence_fields
 from apps.training.models import Checkpoint, Run
 from apps.training.selectors.cards import UNKNOWN, ModelCard
@@ -93,54 +97,96 @@ def readme_text(card: ModelCard, part: str = MERGED, *, member: str = "") -> str
 
 
 def card_body(card: ModelCard) -> str:
-    """What a model is and what it was made of, in Markdown."""
+    """What a model is, what it was made of and how it was judged, in Markdown: from rows alone,
+    each with the run or hash that it is from, and its page. What another project had is named
+    without a link."""
     model, run = card.model, card.model.run
+    of_run = _link(f"run {run.pk}", "training:run", run.project.slug, run.pk)
     facts = [
-        ("Model", f"{model.pk} (SHA-256 of the files here: {model.sha256})"),
-        (
+        Row("Model", f"{model.pk} (SHA-256 of the files here: {model.sha256})", _model_link(model)),
+        Row(
             "Made by",
             f"{run.get_kind_display()}, run {run.pk}, seed {run.seed}, "
             f"code {run.code_version or UNKNOWN}",
+            of_run,
         ),
-        ("Base", card.base),
-        ("Licence of the base", card.licence),
-        ("Status", f"{model.get_status_display()}; evaluation is not part of this card"),
+        Row("Base", card.base),
+        Row("Licence of the base", card.licence),
+        Row("Status", model.get_status_display()),
     ]
     data = [
-        (
+        Row(
             one.name,
             f"{one.get_kind_display()}, licences of its texts: "
             f"{', '.join(licences) or UNKNOWN}, SHA-256 {one.sha256}",
+            _link("dataset", "snapshots:detail", run.project.slug, one.pk)
+            if one.project_id == run.project_id
+            else "",
         )
         for one, licences in card.data
     ]
     history = [
-        (
+        Row(
             f"{one.run.name}, step {one.step:,}",
             f"{one.run.get_kind_display()}, SHA-256 {one.sha256}",
+            _model_link(one) if one.project_id == run.project_id else "",
         )
         for one in card.history
     ]
-    return "\n".join(
-        _listed(title, rows)
-        for title, rows in (
-            ("What it is", facts),
-            ("Data", data),
-            ("Models before it, the nearest first", history),
-            ("Settings, the others at their defaults", _shown(card.settings)),
-            ("Measured at this step, in training", _shown(card.metrics)),
-        )
-        if rows
-    )
+    parts = [
+        ("What it is", facts),
+        ("Data", data),
+        ("Models before it, the nearest first", history),
+        ("Settings, the others at their defaults", _shown(card.settings, of_run)),
+        ("Measured at this step, in training", _shown(card.metrics, of_run)),
+        *_later(card.lines),
+    ]
+    return "\n".join(_listed(title, rows) for title, rows in parts if rows)
 
 
-def _shown(values: Mapping[str, Any]) -> list[tuple[str, str]]:
-    return [(name, json.dumps(value, ensure_ascii=False)) for name, value in values.items()]
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of a card; `source` is a link in Markdown."""
+
+    name: str
+    words: str
+    source: str = ""
 
 
-def _listed(title: str, rows: Sequence[tuple[str, str]]) -> str:
+def _later(lines: Sequence[CardLine]) -> list[tuple[str, list[Row]]]:
+    """What later apps know, by the headings of their lines, in their order."""
+    parts: dict[str, list[Row]] = {}
+    for one in lines:
+        shown = one.source or "page"
+        source = f"[{_plain(shown)}]({_address(one.path)})" if one.path else _plain(one.source)
+        parts.setdefault(one.part, []).append(Row(one.name, one.words, source))
+    return list(parts.items())
+
+
+def _link(words: str, url_name: str, *args: str) -> str:
+    return f"[{_plain(words)}]({_address(reverse(url_name, args=args))})"
+
+
+def _model_link(model: Checkpoint) -> str:
+    return _link("page", "training:model", model.run.project.slug, model.pk)
+
+
+def _address(path: str) -> str:
+    return settings.SITE_URL.rstrip("/") + path
+
+
+def _shown(values: Mapping[str, Any], source: str) -> list[Row]:
+    return [
+        Row(name, json.dumps(value, ensure_ascii=False), source) for name, value in values.items()
+    ]
+
+
+def _listed(title: str, rows: Sequence[Row]) -> str:
     """Names and texts of people stay on their line and are no Markdown."""
-    lines = (f"- **{_plain(name)}**: {_plain(words)}\n" for name, words in rows)
+    lines = (
+        f"- **{_plain(one.name)}**: {_plain(one.words)}{f' ({one.source})' if one.source else ''}\n"
+        for one in rows
+    )
     return f"## {title}\n\n{''.join(lines)}"
 
 
@@ -156,4 +202,22 @@ def _header(card: ModelCard, part: str) -> dict[str, Any]:
     fields["library_name"] = "peft" if part == ADAPTER else "transformers"
     if pipeline := _PIPELINES.get(purpose_of(run)):
         fields["pipeline_tag"] = pipeline
-    return fields | {"tags": [run.kind]}
+    fields["tags"] = [run.kind]
+    if results := [_result(one) for one in card.lines if one.result]:
+        fields["model-index"] = [{"name": card.title, "results": results}]
+    return fields
+
+
+def _result(line: CardLine) -> dict[str, Any]:
+    """A measured figure as Hugging Face has evaluation results in the header of a card."""
+    found = line.result or {}
+    return {
+        "task": {"type": "text-generation"},
+        "dataset": {
+            "name": found["dataset"],
+            "type": found["dataset_type"],
+            "revision": found["dataset_sha256"],
+        },
+        "metrics": [{"type": found["metric"], "name": line.name, "value": found["value"]}],
+        "source": {"name": line.source, "url": _address(line.path)},
+    }

@@ -17,7 +17,9 @@ from django.utils import timezone
 from apps.accounts import services
 from apps.accounts.models import AuditEvent, Project, Role, User
 from apps.accounts.screens import SENTENCES, audit_lines
+from apps.evaluation.models import PromotionDecision
 from apps.evaluation.services.reviewing import DECISIONS
+from apps.evaluation.services.stages import VERBS
 from apps.labeling.services import BULK_ROLES, labeling_settings_update
 from apps.training.models import Run
 
@@ -31,6 +33,8 @@ PARTS: dict[str, Callable[[set[str]], Iterable[str]]] = {
     "watch.": lambda given: given,
     "model.": lambda _: DECISIONS,
     "comparisons.": lambda _: BULK_ROLES,
+    "promotion.": lambda given: {*given, *PromotionDecision.Kind.values},
+    "stage.": lambda _: VERBS.values(),
 }
 SignedIn = Callable[[User], Client]
 

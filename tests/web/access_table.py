@@ -703,6 +703,68 @@ EVALUATION = [
     page("evaluation:line_csv", STAFF, args=lambda w: model_id(w) | {"line": "accuracy"}),
 ]
 
+NO_REQUEST = {"request_id": "none"}
+A_STAGE = {"stage": "production"}
+# The world's checkpoint is of a drill, which is no policy; nobody has asked for a promotion.
+PROMOTION = [
+    page("evaluation:service", READERS),
+    post(
+        "evaluation:stage_change",
+        READERS,
+        args=A_STAGE,
+        data={"action": "revert", "change": "1", "reason": "worse"},
+        ok=409,
+        expect={REVIEWER: 403, ENGINEER: 403},
+    ),
+    page(
+        "evaluation:promotion_new",
+        STAFF,
+        args=lambda w: {"checkpoint_id": w.checkpoint.pk},
+        ok=404,
+    ),
+    page("evaluation:promotion", READERS, args=NO_REQUEST, ok=404),
+    post("evaluation:promotion_decide", READERS, args=NO_REQUEST, ok=404),
+    page("evaluation:checklists", STAFF, args=run_id),
+]
+STAGE = "/projects/{slug}/stages/{stage}"
+PROMOTION_API = [
+    api("GET /projects/{slug}/stages", READERS),
+    api("GET /projects/{slug}/stages/history", READERS),
+    *(
+        api(
+            f"POST {STAGE}/{verb}",
+            READERS,
+            args=A_STAGE,
+            data={"change": 1, "share": 50, "reason": "worse"},
+            ok=409,
+            expect={REVIEWER: 403, ENGINEER: 403},
+        )
+        for verb in ("revert", "share")
+    ),
+    api(
+        "GET /projects/{slug}/models/{checkpoint_id}/evidence",
+        READERS,
+        args=lambda w: {"checkpoint_id": w.checkpoint.pk},
+        ok=404,
+    ),
+    api("GET /projects/{slug}/promotions", READERS),
+    api(
+        "POST /projects/{slug}/promotions",
+        STAFF,
+        data=lambda w: {"checkpoint": w.checkpoint.pk, "stage": "candidate"},
+        ok=404,
+    ),
+    api("GET /projects/{slug}/promotions/{request_id}", READERS, args=NO_REQUEST, ok=404),
+    api(
+        "POST /projects/{slug}/promotions/{request_id}/decision",
+        READERS,
+        args=NO_REQUEST,
+        data={"decision": "withdraw"},
+        ok=404,
+    ),
+    api("GET /projects/{slug}/runs/{run_id}/checklists", STAFF, args=run_id),
+]
+
 REWARD_MODEL = "/projects/{slug}/reward-models/{checkpoint_id}"
 EVALUATION_API = [
     api("GET /projects/{slug}/reward-models", STAFF),
@@ -934,6 +996,8 @@ TABLE: list[Line] = [
     *TRAINING_API,
     *EVALUATION,
     *EVALUATION_API,
+    *PROMOTION,
+    *PROMOTION_API,
     *SCORES_API,
     *PLAYGROUND,
     *PEOPLE_AND_MODELS,

@@ -8,6 +8,8 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 
 from apps.accounts.models import Project
 from apps.common.errors import DomainError
+from apps.evaluation.models import Stage
+from apps.evaluation.models.promotion import LONGEST_REASON
 from apps.evaluation.services.playground import DEFAULTS, LIMITS
 from apps.evaluation.services.reviewing import LEAST_REASON
 from apps.training.forms.launch import RunForm
@@ -113,6 +115,28 @@ class ReviewForm(forms.Form):
     def refuse(self, error: DomainError) -> None:
         shown = error.field if error.field == "reason" else None
         self.add_error(shown, error.message)
+
+
+class PromotionForm(forms.Form):
+    """Asking that a stage names a policy."""
+
+    stage = forms.ChoiceField(choices=Stage.choices, initial=Stage.CANDIDATE)
+    share = forms.IntegerField(
+        label="Share of the traffic (%)",
+        initial=100,
+        min_value=0,
+        max_value=100,
+        help_text="Of production: under 100 the model before keeps the rest.",
+    )
+    reason = forms.CharField(
+        max_length=LONGEST_REASON,
+        required=False,
+        widget=forms.Textarea({"rows": 3}),
+        help_text="Why this model; it stays in the history.",
+    )
+
+    def refuse(self, error: DomainError) -> None:
+        self.add_error(error.field if error.field in self.fields else None, error.message)
 
 
 class QuestionForm(forms.Form):

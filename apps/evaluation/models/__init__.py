@@ -1,6 +1,14 @@
-"""What evaluation keeps: reviews of models, and what people were asked about their outputs."""
+"""What evaluation keeps: reviews of models, what people were asked about their outputs, and which
+policy each stage names."""
 
 from apps.evaluation.models.head_to_head import HeadToHead, Look
+from apps.evaluation.models.promotion import (
+    OverrideSignature,
+    PromotionDecision,
+    PromotionRequest,
+    Stage,
+    StageChange,
+)
 from apps.evaluation.models.reviews import (
     AdversarialRound,
     ModelReview,
@@ -14,5 +22,10 @@ __all__ = [
     "Look",
     "ModelReview",
     "OutputRanking",
+    "OverrideSignature",
+    "PromotionDecision",
+    "PromotionRequest",
     "RankedOutput",
+    "Stage",
+    "StageChange",
 ]

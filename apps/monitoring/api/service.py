@@ -12,6 +12,7 @@ from apps.accounts.permissions import STAFF, project_for
 from apps.monitoring.models import Outcome, Watch
 from apps.monitoring.selectors.checks import probe_results, watches_of
 from apps.monitoring.selectors.outcomes import outcomes_of
+from apps.monitoring.selectors.service import stages_of
 from apps.monitoring.services.outcomes import MOST_ROWS, outcomes_record
 
 router = Router(tags=["models in service"])
@@ -88,6 +89,7 @@ class WatchOut(Schema):
         description="of the newest probe: mean, deviation, n, baseline and shift of each"
     )
     findings: list[dict[str, Any]]
+    stages: list[str] = Field(description="candidate, staging, production that name this model")
 
     @classmethod
     def of(cls, row: Watch) -> "WatchOut":
@@ -100,6 +102,7 @@ class WatchOut(Schema):
             probed_at=latest.at if latest else None,
             figures=latest.figures if latest else {},
             findings=latest.findings if latest else [],
+            stages=[one.stage for one in stages_of(row).named],
             **{name: getattr(row, name) for name in plain},
         )
 

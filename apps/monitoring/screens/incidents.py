@@ -31,6 +31,7 @@ EVENT_WORDS = {
     "opened": "that it opened",
     "escalated": "that it became critical",
     "resolved": "that it was resolved",
+    "stage": "which model a stage names",
     "test": "a test",
 }
 _CLASSES = {"contract": "exact", "probe": "fixed prompts", "trend": "trend"}

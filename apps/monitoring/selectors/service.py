@@ -10,6 +10,7 @@ from django.db.models import Count, Q
 from apps.accounts.models import Project
 from apps.common.health import queues_heard
 from apps.common.redis_now import redis_now
+from apps.common.registry import NamedModel, named_models
 from apps.monitoring.models import Incident, ProbeResult, Watch
 from apps.monitoring.selectors.checks import probe_results, watches_of
 from apps.monitoring.selectors.outcomes import (
@@ -71,6 +72,38 @@ def incident_of(watch: Watch) -> Incident | None:
     """The open one."""
     rows = Incident.objects.filter(project=watch.project_id, key=f"watch:{watch.pk}")
     return rows.exclude(state=Incident.State.RESOLVED).first()
+
+
+# Whether what is monitored is what a stage names.
+
+
+@dataclass(frozen=True, slots=True)
+class WatchStages:
+    """named: the stages that name the model which the watch asks. other: where none does, what the
+    furthest stage names instead; None where no stage names a model, and of a reward model."""
+
+    named: Sequence[NamedModel] = ()
+    other: NamedModel | None = None
+
+
+def asks_model(watch: Watch, checkpoint: str) -> bool:
+    """Whether the watch asks this checkpoint: by its id, or at a server whose model's name, as the
+    server says it, holds that id."""
+    if watch.checkpoint_id == checkpoint:
+        return True
+    run = watch.checkpoint.run
+    if run.kind != Run.Kind.SERVED:
+        return False
+    told = (run.summary.get("says"), run.summary.get("served_model"), run.config.get("model"))
+    return any(checkpoint in name for name in told if isinstance(name, str))
+
+
+def stages_of(watch: Watch) -> WatchStages:
+    if watch.kind != Watch.Kind.POLICY:
+        return WatchStages()
+    found = named_models(watch.project)
+    named = [one for one in found if asks_model(watch, one.checkpoint)]
+    return WatchStages(named, None if named or not found else found[-1])
 
 
 def open_incidents(project: Project) -> tuple[list[Incident], int]:

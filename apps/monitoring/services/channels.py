@@ -23,11 +23,18 @@ _Kind = Channel.Kind
 
 
 def channel_create(
-    *, project: Project, user: User, kind: str, address: str, least_severity: str = "warning"
+    *,
+    project: Project,
+    user: User,
+    kind: str,
+    address: str,
+    least_severity: str = "warning",
+    tells: str = Channel.Tells.INCIDENTS,
 ) -> Channel:
     """A new channel; a webhook's secret is in the answer, and shown to people this once."""
     address = _checked(kind, address)
     _check_severity(least_severity)
+    _check_tells(tells)
     if Channel.objects.filter(project=project).count() >= MOST:
         raise Conflict(f"A project has at most {MOST} channels.", field="address")
     try:
@@ -38,6 +45,7 @@ def channel_create(
                 address=address,
                 secret=_secret() if kind == _Kind.WEBHOOK else "",
                 least_severity=least_severity,
+                tells=tells,
                 created_by=user,
             )
             _record("created", channel, user)
@@ -54,15 +62,19 @@ def channel_update(
     channel_id: int,
     user: User,
     least_severity: str | None = None,
+    tells: str | None = None,
     enabled: bool | None = None,
 ) -> Channel:
-    """Change how severe an incident must be, or switch the channel on or off. What waits for a
-    channel that is switched off is given up."""
+    """Change how severe an incident must be or what is told, or switch the channel on or off. What
+    waits for a channel that is switched off is given up."""
     with transaction.atomic():
         channel = channel_get(project=project, channel_id=channel_id, lock=True)
         if least_severity is not None:
             _check_severity(least_severity)
             channel.least_severity = least_severity
+        if tells is not None:
+            _check_tells(tells)
+            channel.tells = tells
         if enabled is not None:
             channel.enabled = enabled
         channel.save()
@@ -144,6 +156,11 @@ def _check_severity(severity: str) -> None:
         raise DomainError("Choose warning or critical.", field="least_severity")
 
 
+def _check_tells(tells: str) -> None:
+    if tells not in Channel.Tells.values:
+        raise DomainError(f"Choose {', '.join(Channel.Tells.values)}.", field="tells")
+
+
 def _secret() -> str:
     return f"whsec_{secrets.token_urlsafe(32)}"
 
@@ -158,6 +175,7 @@ def _record(verb: str, channel: Channel, user: User) -> None:
             "kind": channel.kind,
             "address": channel.address,
             "least_severity": channel.least_severity,
+            "tells": channel.tells,
             "enabled": channel.enabled,
         },
     )

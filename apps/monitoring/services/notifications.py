@@ -26,7 +26,7 @@ from django.db.models import Exists, Min, OuterRef, QuerySet
 from django.urls import reverse
 from django.utils import timezone
 
-from apps.accounts.models import Role, User
+from apps.accounts.models import Project, Role, User
 from apps.accounts.services import notice_give
 from apps.common.errors import Conflict, Missing
 from apps.monitoring import dispatch
@@ -39,6 +39,8 @@ from apps.training.models import Alert
 MOST_TOLD = 3
 RANKS = {"info": 0, "warning": 1, "critical": 2}
 OPENED, ESCALATED, RESOLVED, TEST = "opened", "escalated", "resolved", "test"
+STAGE = "stage"
+_Tells = Channel.Tells
 PROBE_AGAIN = 60  # seconds after which a failing channel is tried with something new
 
 
@@ -119,7 +121,7 @@ def tell(
     channel, incident and event, however often this is called."""
     if event in (OPENED, ESCALATED):
         _bell(incident, event)
-    channels = Channel.objects.filter(project=incident.project, enabled=True)
+    channels = _channels(incident.project, _Tells.INCIDENTS)
     if only is not None:
         channels = channels.filter(pk__in=only)
     wanted = [one for one in channels if _is_severe(incident, one)]
@@ -141,6 +143,40 @@ def tell(
         ignore_conflicts=True,
     )
     send_soon()
+
+
+def stage_tell(*, project: Project, body: dict[str, Any]) -> int:
+    """Write a message for each channel that hears which model a stage names; returns for how many.
+    `body` holds what changed; it is sent after the transaction, each change once to each channel.
+    """
+    wanted = list(_channels(project, _Tells.STAGES))
+    if not wanted:
+        return 0
+    now = timezone.now()
+    head = {
+        "version": 1,
+        "event": "stage.changed",
+        "at": iso(now),
+        "project": {"slug": project.slug, "name": project.name},
+    }
+    busy = _busy(wanted)
+    Delivery.objects.bulk_create(
+        [
+            Delivery(
+                channel=channel,
+                event=STAGE,
+                body=head | body,
+                next_at=busy.get(channel.pk) or now,
+            )
+            for channel in wanted
+        ]
+    )
+    send_soon()
+    return len(wanted)
+
+
+def _channels(project: Project, about: str) -> QuerySet[Channel]:
+    return Channel.objects.filter(project=project, enabled=True, tells__in=(about, _Tells.BOTH))
 
 
 def _bell(incident: Incident, event: str) -> None:

@@ -267,6 +267,8 @@ def email_text(body: Mapping[str, Any]) -> tuple[str, str]:
             f"like this.\n\nChannels: {body['url']}\n"
         )
         return f"[{project}] Test of an alert channel", text
+    if body["event"] == "stage.changed":
+        return _stage_text(project, body)
     incident, run, alert = body["incident"], body["run"], body["alert"]
     head = _HEADLINES.get(body["event"], "")
     subject = f"[{project}] {head}{_line(incident['title'])}"
@@ -289,6 +291,24 @@ def email_text(body: Mapping[str, Any]) -> tuple[str, str]:
         ]
     lines += ["", f"Incident: {incident['url']}"]
     lines += [f"Run: {run['url']}"] if run else []
+    return subject[:200], "\n".join(lines) + "\n"
+
+
+def _stage_text(project: str, body: Mapping[str, Any]) -> tuple[str, str]:
+    """(subject, text) of what a stage names now."""
+    stage, model = body["stage"], body["model"]
+    share = "" if stage["share"] == 100 else f" ({stage['share']} % of the traffic)"
+    lines = [f"{stage['label']} names {model['name']}{share}, by {stage['by']}."]
+    if body["rest"]:
+        lines.append(f"The rest of the traffic stays with {body['rest']['name']}.")
+    if body["before"] and body["before"]["id"] != model["id"]:
+        lines.append(f"Before: {body['before']['name']}.")
+    if stage["reason"]:
+        lines += ["", f"Reason: {stage['reason']}"]
+    lines += ["", f"Models in service: {stage['url']}", f"Model: {model['url']}"]
+    subject = f"[{project}] {stage['label']}: {_line(model['name'])}"
+    if stage["cause"] == "revert":
+        subject += " (reverted)"
     return subject[:200], "\n".join(lines) + "\n"
 
 

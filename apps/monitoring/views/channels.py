@@ -29,6 +29,7 @@ def channel_list(request: Request) -> HttpResponse:
     """The channels and their last messages; POST adds one."""
     refused: DomainError | None = None
     sent = {name: request.POST.get(name, "") for name in ("kind", "address", "least_severity")}
+    sent["tells"] = request.POST.get("tells", Channel.Tells.INCIDENTS)
     if request.method == "POST":
         try:
             made = services.channel_create(project=request.project, user=request.user, **sent)
@@ -46,6 +47,7 @@ def channel_list(request: Request) -> HttpResponse:
         "rows": [{"channel": one, "messages": _messages(one)} for one in rows],
         "fresh": request.session.pop(_SECRET, None) if request.method == "GET" else None,
         "mail_missing": reads.mail_missing(),
+        "tells": Channel.Tells.choices,
         "refused": refused,
         "typed": sent,
     }
@@ -74,6 +76,7 @@ def channel_change(request: Request, channel_id: int) -> HttpResponse:
         channel_id=channel_id,
         user=request.user,
         least_severity=request.POST.get("least_severity") or None,
+        tells=request.POST.get("tells") or None,
         enabled=None if enabled is None else enabled == "yes",
     )
     messages.success(request, "Changed.")

@@ -61,6 +61,7 @@ def _card(one: reads.Watched) -> dict[str, Any]:
         "findings": one.latest.findings if one.latest else [],
         "rows": screen.probe_metric_rows(good, one.history, one.watch.baseline),
         "is_old": good is not one.latest,
+        "stages": reads.stages_of(one.watch),
         "asked_at": good.at if good else None,
     }
 
@@ -126,6 +127,7 @@ def _page(
         "page": page,
         "probe_rows": screen.probe_rows(list(page), watch),
         "incident": reads.incident_of(watch),
+        "stages": reads.stages_of(watch),
         "worker_missing": reads.worker_missing(),
         "refused": refused,
         "change_form": ChangeForm(watch=watch),

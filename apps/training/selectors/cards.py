@@ -6,6 +6,7 @@ from typing import Any
 
 from django.core.cache import cache
 
+from apps.common.registry import CardLine, card_lines
 from apps.snapshots.models import Snapshot
 from apps.snapshots.selectors.lineage import origins
 from apps.snapshots.services.writing import frozen_card
@@ -34,6 +35,7 @@ class ModelCard:
     data: list[tuple[Snapshot, list[str]]]  # with the licences of their texts
     settings: dict[str, Any]
     metrics: dict[str, Any]
+    lines: list[CardLine]  # what later apps know: how it was judged, which stages named it
 
     @property
     def title(self) -> str:
@@ -55,6 +57,7 @@ def model_card(model: Checkpoint) -> ModelCard:
         data=[(one, licences_of(one)) for one in origins(run).snapshots],
         settings=recipe_config(run.kind, run.config),
         metrics=model.metrics,
+        lines=card_lines(model),
     )
 
 

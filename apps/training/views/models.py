@@ -13,6 +13,7 @@ from apps.accounts.permissions import STAFF, project_page
 from apps.accounts.selectors import administered_with
 from apps.common.errors import DomainError
 from apps.common.http import Request
+from apps.common.registry import named_models
 from apps.common.row_files import resumable_response
 from apps.snapshots.selectors.lineage import datasets_behind
 from apps.training import display, selectors, services
@@ -62,6 +63,8 @@ def model_detail(request: Request, checkpoint_id: str) -> HttpResponse:
         "may_watch": run.kind in ANSWERING | REWARDS
         and checkpoint.status not in (Checkpoint.Status.REJECTED, Checkpoint.Status.RETIRED),
         "may_ask": run.kind in ANSWERING,
+        "may_promote": run.kind in POLICIES and checkpoint.files_removed_at is None,
+        "named": [one for one in named_models(request.project) if one.checkpoint == checkpoint.pk],
         "may_evaluate": run.kind in POLICIES and not services.evaluation_missing(checkpoint),
         "use": use_of(checkpoint),
         "key": secrets.token_urlsafe(16),

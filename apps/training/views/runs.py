@@ -199,6 +199,7 @@ def _overview(request: Request, run: Run) -> dict[str, Any]:
         "may_evaluate": bool(
             run.kind in POLICIES and kept and not services.evaluation_missing(kept[0].checkpoint)
         ),
+        "may_promote": run.kind in POLICIES,
         "artifacts": pages.artifacts_of(run),
         "attempts": list(run.attempts.order_by("number")),
         "splits": display.reward_splits(run),

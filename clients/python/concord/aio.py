@@ -307,6 +307,78 @@ class AsyncClient:
         }
         return await self._transport.send(operations.model_copy(project, model, body))
 
+    async def stages(self, project: str, *, on: str = "") -> tuple[types.Naming, ...]:
+        """What candidate, staging and production name now; on: a day as 2026-11-03, all that was
+        named on it."""
+        return await self._transport.send(operations.stages(project, on=on))
+
+    async def stage_history(
+        self, project: str, *, page: int = 50, **filters: str
+    ) -> AsyncIterator[types.Naming]:
+        """Every change of the stages, newest first. filters: stage."""
+        offset, total = 0, 1
+        while offset < total:
+            got = await self._transport.send(
+                operations.stage_history_page(project, offset=offset, limit=page, filters=filters)
+            )
+            for row in got.items:
+                yield row
+            offset, total = offset + page, got.count
+
+    async def stage_revert(
+        self, project: str, stage: str, *, change: int, reason: str
+    ) -> types.Naming:
+        """The stage names again what it named before `change`, its newest one."""
+        body = {"change": change, "reason": reason}
+        return await self._transport.send(operations.stage_revert(project, stage, body))
+
+    async def stage_share(
+        self, project: str, stage: str, share: int, *, change: int, reason: str
+    ) -> types.Naming:
+        """Another share of the traffic, in per cent, for what the stage names."""
+        body = {"share": share, "change": change, "reason": reason}
+        return await self._transport.send(operations.stage_share(project, stage, body))
+
+    async def evidence(self, project: str, model: str, *, stage: str = "production") -> types.Gate:
+        """What speaks for promoting a policy, now."""
+        return await self._transport.send(operations.evidence(project, model, stage=stage))
+
+    async def promotions(
+        self, project: str, *, page: int = 50, **filters: str
+    ) -> AsyncIterator[types.Promotion]:
+        """Requests to promote, newest first. filters: state."""
+        offset, total = 0, 1
+        while offset < total:
+            got = await self._transport.send(
+                operations.promotions_page(project, offset=offset, limit=page, filters=filters)
+            )
+            for row in got.items:
+                yield row
+            offset, total = offset + page, got.count
+
+    async def promotion(self, project: str, promotion: str) -> types.PromotionDetail:
+        """One request with its evidence as it was kept."""
+        return await self._transport.send(operations.promotion(project, promotion))
+
+    async def promotion_request(
+        self, project: str, model: str, stage: str, *, share: int = 100, reason: str = ""
+    ) -> types.PromotionDetail:
+        """Ask that a stage names a model; another person decides."""
+        body = {"checkpoint": model, "stage": stage, "share": share, "reason": reason}
+        return await self._transport.send(operations.promotion_request(project, body))
+
+    async def promotion_decide(
+        self, project: str, promotion: str, decision: str, *, change: int = 0, reason: str = ""
+    ) -> types.PromotionDetail:
+        """approve, reject, override or withdraw. change: the stage's newest change that was seen,
+        0 where it named nothing."""
+        body = {"decision": decision, "change": change, "reason": reason}
+        return await self._transport.send(operations.promotion_decide(project, promotion, body))
+
+    async def checklists(self, project: str, run_id: str) -> tuple[types.Checklist, ...]:
+        """Before, during and after a run that trains a policy, read from what it left."""
+        return await self._transport.send(operations.checklists(project, run_id))
+
     async def ask(
         self,
         project: str,

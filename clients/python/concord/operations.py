@@ -452,5 +452,71 @@ def dataset_export(
     )
 
 
+STAGES = "/projects/{slug}/stages"
+PROMOTIONS = "/projects/{slug}/promotions"
+
+
+def stages(project: str, *, on: str) -> Operation[tuple[types.Naming, ...]]:
+    query = {"on": on} if on else {}
+    return Operation("GET", STAGES, _each(types.Naming), {"slug": project}, query)
+
+
+def stage_history_page(
+    project: str, *, offset: int, limit: int, filters: Mapping[str, str]
+) -> Operation[types.NamingsPage]:
+    query = {"offset": offset, "limit": limit, **filters}
+    template = STAGES + "/history"
+    return Operation("GET", template, types.NamingsPage.read, {"slug": project}, query)
+
+
+def stage_revert(project: str, stage: str, body: Mapping[str, Any]) -> Operation[types.Naming]:
+    """Refused (`stage_changed`) where it has arrived before."""
+    names = {"slug": project, "stage": stage}
+    return Operation("POST", STAGES + "/{stage}/revert", types.Naming.read, names, body=body)
+
+
+def stage_share(project: str, stage: str, body: Mapping[str, Any]) -> Operation[types.Naming]:
+    """Refused (`stage_changed`) where it has arrived before."""
+    names = {"slug": project, "stage": stage}
+    return Operation("POST", STAGES + "/{stage}/share", types.Naming.read, names, body=body)
+
+
+def evidence(project: str, model: str, *, stage: str) -> Operation[types.Gate]:
+    names = {"slug": project, "checkpoint_id": model}
+    template = "/projects/{slug}/models/{checkpoint_id}/evidence"
+    return Operation("GET", template, types.Gate.read, names, {"stage": stage})
+
+
+def promotions_page(
+    project: str, *, offset: int, limit: int, filters: Mapping[str, str]
+) -> Operation[types.PromotionsPage]:
+    query = {"offset": offset, "limit": limit, **filters}
+    return Operation("GET", PROMOTIONS, types.PromotionsPage.read, {"slug": project}, query)
+
+
+def promotion(project: str, promotion: str) -> Operation[types.PromotionDetail]:
+    names = {"slug": project, "request_id": promotion}
+    return Operation("GET", PROMOTIONS + "/{request_id}", types.PromotionDetail.read, names)
+
+
+def promotion_request(project: str, body: Mapping[str, Any]) -> Operation[types.PromotionDetail]:
+    """Refused (`waits_already`) where it has arrived before."""
+    return Operation("POST", PROMOTIONS, types.PromotionDetail.read, {"slug": project}, body=body)
+
+
+def promotion_decide(
+    project: str, promotion: str, body: Mapping[str, Any]
+) -> Operation[types.PromotionDetail]:
+    """Refused (`decided_already`, `signed_already`) where it has arrived before."""
+    names = {"slug": project, "request_id": promotion}
+    template = PROMOTIONS + "/{request_id}/decision"
+    return Operation("POST", template, types.PromotionDetail.read, names, body=body)
+
+
+def checklists(project: str, run_id: str) -> Operation[tuple[types.Checklist, ...]]:
+    names = {"slug": project, "run_id": run_id}
+    return Operation("GET", RUN + "/checklists", _each(types.Checklist), names)
+
+
 def _each(kind: type[Kind]) -> Callable[[Sequence[Mapping[str, Any]]], tuple[Kind, ...]]:
     return lambda rows: tuple(kind.read(row) for row in rows)

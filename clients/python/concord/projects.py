@@ -51,6 +51,7 @@ class Project:
         self.datasets = Datasets(caller, slug)
         self.runs = Runs(caller, slug)
         self.models = Models(caller, slug)
+        self.stages = Stages(caller, slug)
 
     def __repr__(self) -> str:
         return f"<Project {self.slug}>"
@@ -365,6 +366,73 @@ class WinRate:
     by: str
     undefined: str
     run: Run
+
+
+class Stages(Group):
+    """Which policy candidate, staging and production name, and how it came to."""
+
+    def now(self, on: str = "") -> Sequence[types.Naming]:
+        """What each names now; on: a day as 2026-11-03, all that was named on it."""
+        return self._do(self._client.stages(self._slug, on=on))
+
+    def history(self, **filters: str) -> Iterator[types.Naming]:
+        """Every change, newest first. filters: stage."""
+
+        async def every() -> Sequence[types.Naming]:
+            return [row async for row in self._client.stage_history(self._slug, **filters)]
+
+        return iter(self._do(every()))
+
+    def revert(self, stage: str, *, change: int, reason: str) -> types.Naming:
+        """It names again what it named before `change`, its newest one."""
+        return self._do(self._client.stage_revert(self._slug, stage, change=change, reason=reason))
+
+    def share(self, stage: str, share: int, *, change: int, reason: str) -> types.Naming:
+        """Another share of the traffic, in per cent."""
+        return self._do(
+            self._client.stage_share(self._slug, stage, share, change=change, reason=reason)
+        )
+
+    def evidence(self, model: types.Model | str, stage: str = "production") -> types.Gate:
+        """What speaks for promoting a policy, now."""
+        found = model if isinstance(model, str) else model.id
+        return self._do(self._client.evidence(self._slug, found, stage=stage))
+
+    def promotions(self, **filters: str) -> Iterator[types.Promotion]:
+        """Requests to promote, newest first. filters: state."""
+
+        async def every() -> Sequence[types.Promotion]:
+            return [row async for row in self._client.promotions(self._slug, **filters)]
+
+        return iter(self._do(every()))
+
+    def promotion(self, promotion: str) -> types.PromotionDetail:
+        """One request with its evidence as it was kept."""
+        return self._do(self._client.promotion(self._slug, promotion))
+
+    def request(
+        self, model: types.Model | str, stage: str, *, share: int = 100, reason: str = ""
+    ) -> types.PromotionDetail:
+        """Ask that a stage names a model; another person decides."""
+        found = model if isinstance(model, str) else model.id
+        return self._do(
+            self._client.promotion_request(self._slug, found, stage, share=share, reason=reason)
+        )
+
+    def decide(
+        self, promotion: str, decision: str, *, change: int = 0, reason: str = ""
+    ) -> types.PromotionDetail:
+        """approve, reject, override or withdraw. See `AsyncClient.promotion_decide`."""
+        return self._do(
+            self._client.promotion_decide(
+                self._slug, promotion, decision, change=change, reason=reason
+            )
+        )
+
+    def checklists(self, run: Run | str) -> Sequence[types.Checklist]:
+        """Before, during and after a run that trains a policy."""
+        found = run if isinstance(run, str) else run.id
+        return self._do(self._client.checklists(self._slug, found))
 
 
 class Models(Group):

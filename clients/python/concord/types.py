@@ -776,3 +776,112 @@ class DatasetDetail(Dataset):
     """A dataset with its files."""
 
     files: tuple[DatasetFile, ...] = field(metadata=_each(DatasetFile))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Naming(Answered):
+    """What a stage (candidate, staging, production) names from `since` to `until`, None while it
+    counts. share: per cent of the traffic; rest: the checkpoint that gets what is left. cause:
+    promotion, override, revert or share."""
+
+    stage: str
+    change: int
+    checkpoint: str
+    sha256: str
+    run: str
+    name: str
+    step: int
+    share: int
+    rest: str | None
+    cause: str
+    reason: str
+    by: str
+    request: str
+    evidence_sha256: str
+    since: datetime = field(metadata=_MOMENT)
+    until: datetime | None = field(metadata=_MOMENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamingsPage(Answered):
+    count: int
+    items: Sequence[Naming] = field(metadata=_each(Naming))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence(Answered):
+    """A line that speaks for a promotion. verdict: green, red or missing."""
+
+    name: str
+    label: str
+    verdict: str
+    required: bool
+    says: str
+    url: str
+    facts: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate(Answered):
+    """The evidence for one stage; `open` where each required line is green."""
+
+    stage: str
+    open: bool
+    evidence: Sequence[Evidence] = field(metadata=_each(Evidence))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promotion(Answered):
+    """Somebody asked that a stage names a checkpoint. state: waiting, approved, overridden,
+    rejected or withdrawn."""
+
+    id: str
+    checkpoint: str
+    name: str
+    step: int
+    stage: str
+    share: int
+    reason: str
+    state: str
+    open: bool
+    evidence_sha256: str
+    requested_by: str
+    requested_at: datetime = field(metadata=_MOMENT)
+    decided_by: str
+    seconded_by: str
+    decided_at: datetime | None = field(metadata=_MOMENT)
+    decision_reason: str
+    signatures: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromotionDetail(Promotion):
+    """With the evidence as it stood when it was asked."""
+
+    gate: Gate = field(metadata={"read": Gate.read})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromotionsPage(Answered):
+    count: int
+    items: Sequence[Promotion] = field(metadata=_each(Promotion))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChecklistItem(Answered):
+    """state: done, not_done, unknown or not_applicable."""
+
+    name: str
+    label: str
+    state: str
+    says: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checklist(Answered):
+    """Before, during or after a run."""
+
+    name: str
+    title: str
+    items: Sequence[ChecklistItem] = field(metadata=_each(ChecklistItem))
