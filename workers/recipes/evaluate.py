@@ -33,7 +33,7 @@ from workers.rewards.rules import phrase_pattern, plain, same_text
 from workers.rewards.source import RewardSource
 from workers.rollouts.drawing import SCORE, Answer, answer, measure_latency, save_latency
 from workers.rollouts.local import derive_seed
-from workers.samples import choose, emit_samples
+from workers.samples import Output, choose, emit_samples, publish_outputs
 from workers.servers.answers import Served, fitting_prompts, served_inputs, summaries
 from workers.servers.asking import Cancelled
 
@@ -66,11 +66,11 @@ def run(context: RunContext) -> dict[str, Any]:
     }
     report |= summaries(served)
     scores: dict[str, list[float]] = {}
+    sft_scores: dict[str, list[float]] = {}
     for name, source in sources.items():
         scores[name] = _score(source, rows, policy_answers)
-        report[name] = _compare(
-            scores[name], _score(source, rows, sft_answers), rows, settings, context.spec.seed
-        )
+        sft_scores[name] = _score(source, rows, sft_answers)
+        report[name] = _compare(scores[name], sft_scores[name], rows, settings, context.spec.seed)
     judged = None if judge is None else (judge, scores["judge"])
     if found := factuality(rows, policy_answers, sft_answers, judged, settings, context.spec.seed):
         report["factuality"] = found
@@ -80,6 +80,20 @@ def run(context: RunContext) -> dict[str, Any]:
         except Cancelled:
             return {"step": 0}
     _publish(context, report)
+    publish_outputs(
+        context,
+        [
+            Output(row.messages, given.text, score, None, other.text, other_score)
+            for row, given, score, other, other_score in zip(
+                rows,
+                policy_answers,
+                scores["reward"],
+                sft_answers,
+                sft_scores["reward"],
+                strict=True,
+            )
+        ],
+    )
     emit_samples(
         context,
         1,
