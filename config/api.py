@@ -9,6 +9,8 @@ from apps.evaluation.api.models import router as reward_models
 from apps.evaluation.api.playground import router as playground
 from apps.evaluation.api.rounds import router as rounds
 from apps.evaluation.api.score import router as scores
+from apps.evaluation.api.sheets import router as sheets
+from apps.evaluation.api.verdicts import router as verdicts
 from apps.labeling.api import router as labeling
 from apps.labeling.api.comments import router as comments
 from apps.labeling.api.finding import router as finding
@@ -51,6 +53,8 @@ for _router in (
     rounds,
     scores,
     playground,
+    verdicts,
+    sheets,
     monitoring,
     incidents,
     overview,

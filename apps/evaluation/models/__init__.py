@@ -1,4 +1,5 @@
-"""What evaluation keeps: reviews of models, and what people were asked about their outputs."""
+"""What evaluation keeps: reviews of models, what people were asked about their outputs, and what
+they said of single answers."""
 
 from apps.evaluation.models.reviews import (
     AdversarialRound,
@@ -6,5 +7,15 @@ from apps.evaluation.models.reviews import (
     OutputRanking,
     RankedOutput,
 )
+from apps.evaluation.models.verdicts import AuditSheet, FlaggedAnswer, SheetItem, Verdict
 
-__all__ = ["AdversarialRound", "ModelReview", "OutputRanking", "RankedOutput"]
+__all__ = [
+    "AdversarialRound",
+    "AuditSheet",
+    "FlaggedAnswer",
+    "ModelReview",
+    "OutputRanking",
+    "RankedOutput",
+    "SheetItem",
+    "Verdict",
+]
