@@ -11,6 +11,8 @@ from apps.evaluation.api.playground import router as playground
 from apps.evaluation.api.promotion import router as promotion
 from apps.evaluation.api.rounds import router as rounds
 from apps.evaluation.api.score import router as scores
+from apps.evaluation.api.sheets import router as sheets
+from apps.evaluation.api.verdicts import router as verdicts
 from apps.labeling.api import router as labeling
 from apps.labeling.api.comments import router as comments
 from apps.labeling.api.finding import router as finding
@@ -55,6 +57,8 @@ for _router in (
     playground,
     head_to_heads,
     promotion,
+    verdicts,
+    sheets,
     monitoring,
     incidents,
     overview,

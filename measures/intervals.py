@@ -10,7 +10,7 @@ from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtrit
+from scipy.special import betaincinv, stdtrit
 
 from measures.bootstrap import LEAST_UNITS, REPLICATES, Bounds, bootstrap_bounds
 from measures.estimate import Interval, reason
@@ -39,6 +39,25 @@ def wilson(successes: float, n: float) -> Interval:
     low = 0.0 if successes == 0 else (centre - spread) / scale
     high = 1.0 if successes == n else (centre + spread) / scale
     return Interval(value=share, low=low, high=high, n=int(n))
+
+
+def upper_bound(successes: int, n: int, *, level: float = 0.95) -> Interval:
+    """A share with its exact one-sided upper bound: what "no bad one in n" still allows.
+
+    The largest p under which `successes` or fewer of n happen with chance 1 − level or more: the
+    `level` quantile of Beta(successes + 1, n − successes); 1 where every trial is one. For none of
+    n it is 1 − (1 − level)^(1/n), about 3/n. Source: Clopper & Pearson, Biometrika 26 (1934).
+    Assumes n independent trials; drawn without replacement from a finite list it is a little too
+    wide. `low` is 0: the other side is not bounded. Undefined for n = 0.
+    """
+    if n < 0 or not 0 <= successes <= n:
+        raise ValueError(f"successes must lie between 0 and n: {successes} of {n}")
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie between 0 and 1: {level}")
+    if n == 0:
+        return Interval(value=None, low=None, high=None, n=0, undefined=reason("no_trials"))
+    high = 1.0 if successes == n else float(betaincinv(successes + 1, n - successes, level))
+    return Interval(value=successes / n, low=0.0, high=high, n=n)
 
 
 def mean_interval(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from workers.artifacts import file_sha256
 from workers.context import RunContext
-from workers.contract.events import Generated, Sample
+from workers.contract.events import Generated, ReviewRequested, Sample
 from workers.data.snapshot import Messages
 from workers.rollouts.drawing import Answer
 
@@ -47,6 +47,20 @@ def emit_samples(
                 baseline=baselines[i].text if baselines else None,
             )
         )
+
+
+def flag_answer(
+    context: RunContext,
+    step: int,
+    prompt: Messages,
+    response: str,
+    reason: str,
+    *,
+    reward: float | None = None,
+) -> None:
+    """Ask people to look at an answer, and keep it as a sample."""
+    context.emit(ReviewRequested(step, list(prompt), response, reason))
+    context.emit(Sample(step, "flagged", list(prompt), response, reward=reward))
 
 
 BUCKETS = ("high", "low", "random")
@@ -102,6 +116,31 @@ def publish(context: RunContext, samples: Sequence[AuditSample], *, step: int) -
         )
     uri = context.save_artifact(path, media_type="application/x-ndjson")
     context.emit(Generated(uri, file_sha256(path), len(samples), "audit"))
+
+
+OUTPUTS = "outputs.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One line of outputs.jsonl: an answer, and another model's to the same prompt where there is
+    one. Scores are in the reward's own unit; `disagreement` is an ensemble's."""
+
+    prompt: Messages
+    response: str
+    score: float
+    disagreement: float | None = None
+    other_response: str | None = None
+    other_score: float | None = None
+
+
+def publish_outputs(context: RunContext, outputs: Sequence[Output]) -> None:
+    """Every answer of the run as the file outputs.jsonl, which people are asked about: audit
+    sheets, rankings and adversarial rounds are drawn from it."""
+    path = context.workdir / OUTPUTS
+    write_lines(path, [asdict(one) for one in outputs])
+    uri = context.save_artifact(path, media_type="application/x-ndjson")
+    context.emit(Generated(uri, file_sha256(path), len(outputs), "audit"))
 
 
 def write_lines(path: Path, rows: Sequence[Mapping[str, object]]) -> None:

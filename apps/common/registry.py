@@ -95,6 +95,30 @@ class RunTab:
 
 
 @dataclass(frozen=True, slots=True)
+class Flagged:
+    """An answer of a run that a person must see. `reason` is empty where the run says none;
+    `sample` is the run's sample of it, None where it was asked about before it was kept."""
+
+    step: int
+    prompt: list[Any]
+    response: str
+    reason: str = ""
+    sample: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class SamplePanel:
+    """What an app further down shows and asks below each sample of a run: `template` gets `panel`,
+    what `panels` gives for the sample's key, of a run, samples and the person who looks. `keys` is
+    the template of its keyboard shortcuts, `script` the static file that serves them."""
+
+    template: str
+    keys: str
+    script: str
+    panels: Callable[[Any, Collection[Any], Any], Mapping[int, Any]]
+
+
+@dataclass(frozen=True, slots=True)
 class Bell:
     """What concerns somebody, in the rail: `count` takes a project, a person and their role, and
     must be cheap; `url_name` takes the project's slug."""
@@ -187,6 +211,8 @@ _alert_listeners: list[Callable[[Any, Any], None]] = []
 _end_listeners: list[Callable[[Any], None]] = []
 _card_lines: list[Callable[[Any], list[CardLine]]] = []
 _named_models: list[Callable[[Any], list[NamedModel]]] = []
+_flagged_listeners: list[Callable[[Any, Flagged], None]] = []
+_sample_panel: list[SamplePanel] = []
 _bell: list[Bell] = []
 _audit_subjects: dict[str, Callable[[Any, Collection[str]], Mapping[str, Named]]] = {}
 _voting: set[str] = set()
@@ -457,6 +483,26 @@ def end_listener_add(listen: Callable[[Any], None]) -> None:
 def run_ended(run: Any) -> None:
     for listen in _end_listeners:
         listen(run)
+
+
+def flagged_listener_add(listen: Callable[[Any, Flagged], None]) -> None:
+    """`listen` takes a run and an answer that a person must see, inside the transaction that stores
+    the event. The same answer may come twice: when it is asked about, and as a sample."""
+    if listen not in _flagged_listeners:
+        _flagged_listeners.append(listen)
+
+
+def answer_flagged(run: Any, flagged: Flagged) -> None:
+    for listen in _flagged_listeners:
+        listen(run, flagged)
+
+
+def sample_panel_set(panel: SamplePanel) -> None:
+    _sample_panel[:] = [panel]
+
+
+def sample_panel() -> SamplePanel | None:
+    return next(iter(_sample_panel), None)
 
 
 def bell_set(bell: Bell) -> None:

@@ -1,4 +1,5 @@
-"""Judging models: what their numbers mean, and who may be optimised against."""
+"""Judging models and their answers: what their numbers mean, who may be optimised against, and
+what people say of single answers."""
 
 from typing import Any
 
@@ -8,12 +9,15 @@ from django.utils.translation import gettext_lazy as _
 from apps.common.registry import (
     NavItem,
     RunTab,
+    SamplePanel,
     audit_subjects_add,
     card_lines_add,
+    flagged_listener_add,
     named_models_add,
     nav_add,
     run_tab_add,
     run_uses_add,
+    sample_panel_set,
     self_limited_add,
 )
 
@@ -61,6 +65,7 @@ class EvaluationConfig(AppConfig):
             )
         )
         self._promotion()
+        self._verdicts()
 
     def _promotion(self) -> None:
         from apps.accounts.selectors import named_by
@@ -83,6 +88,33 @@ class EvaluationConfig(AppConfig):
         nav_add(
             NavItem(62, _("Models in service"), "evaluation:service", "flag", "service", readers)
         )
+
+    def _verdicts(self) -> None:
+        from apps.accounts.selectors import named_by
+        from apps.evaluation.models import AuditSheet
+        from apps.evaluation.screens.verdicts import sample_panels
+        from apps.evaluation.services.flagging import answer_flag
+        from apps.evaluation.services.sheets import run_uses
+        from apps.training.models import Run
+
+        flagged_listener_add(answer_flag)
+        sample_panel_set(
+            SamplePanel(
+                "evaluation/_sample_verdicts.html",
+                "evaluation/_verdict_keys.html",
+                "js/verdicts.js",
+                sample_panels,
+            )
+        )
+        run_uses_add(run_uses)
+        audit_subjects_add(("verdict", "inbox"), named_by(Run, "name", "training:run"))
+        audit_subjects_add(("sheet",), named_by(AuditSheet, "pk", "evaluation:sheet"))
+        readers = frozenset({"reviewer", "engineer", "admin"})
+        for rank, label, page, icon in (
+            (47, _("Inbox"), "inbox", "inbox"),
+            (48, _("Audit sheets"), "sheets", "eye-off"),
+        ):
+            nav_add(NavItem(rank, label, f"evaluation:{page}", icon, page, readers))
 
 
 def _has_checks(run: Any) -> bool:

@@ -1,14 +1,16 @@
-"""Addresses of reward models, the playground and models in service. A single model comes last: its
-id matches any word."""
+"""Addresses of reward models, the playground, head-to-heads, verdicts and audit sheets, and models
+in service. A single model comes last: its id matches any word."""
 
 from django.urls import path
 
 from apps.evaluation.views import (
     head_to_head,
+    inbox,
     models,
     playground,
     promotion,
     ranking,
+    sheets,
     status,
     suites,
 )
@@ -18,6 +20,9 @@ _RANKING_ONE = "<slug:slug>/reward-models/<str:checkpoint_id>/ranking/"
 _ADVERSARIAL_ALL = "<slug:slug>/reward-models/<str:checkpoint_id>/adversarial/"
 _ADVERSARIAL_ONE = f"{_ADVERSARIAL_ALL}<str:round_id>/"
 _HEAD_TO_HEADS = "<slug:slug>/head-to-heads/"
+_SAMPLES = "<slug:slug>/samples/<str:run_id>/"
+_SHEETS_ALL = "<slug:slug>/audit-sheets/"
+_SHEETS_ONE = f"{_SHEETS_ALL}<str:sheet_id>/"
 _MODELS_ALL = "<slug:slug>/reward-models/"
 _MODELS_ONE = f"{_MODELS_ALL}<str:checkpoint_id>/"
 urlpatterns = [
@@ -46,6 +51,21 @@ urlpatterns = [
     path("<slug:slug>/runs/<str:run_id>/checks/", suites.run_checks, name="run_checks"),
     path("<slug:slug>/runs/<str:run_id>/people/", head_to_head.run_people, name="run_people"),
     path("shared/head-to-head/<str:key>/", head_to_head.shared, name="shared"),
+    # verdicts
+    path("<slug:slug>/inbox/", inbox.inbox, name="inbox"),
+    path("<slug:slug>/inbox/undo/", inbox.inbox_undo, name="inbox_undo"),
+    path("<slug:slug>/inbox/close/", inbox.inbox_close, name="inbox_close"),
+    path("<slug:slug>/inbox/<int:flagged_id>/", inbox.inbox_judge, name="inbox_judge"),
+    path(_SAMPLES, inbox.run_samples, name="run_samples"),
+    path(f"{_SAMPLES}<int:sample_id>/", inbox.sample_judge_view, name="sample_judge"),
+    # audit sheets
+    path(_SHEETS_ALL, sheets.sheets, name="sheets"),
+    path(f"{_SHEETS_ALL}new/", sheets.sheet_new, name="sheet_new"),
+    path(_SHEETS_ONE, sheets.sheet, name="sheet"),
+    path(f"{_SHEETS_ONE}end/", sheets.sheet_end, name="sheet_end"),
+    path(f"{_SHEETS_ONE}judge/", sheets.sheet_judge, name="sheet_judge"),
+    path(f"{_SHEETS_ONE}judge/undo/", sheets.item_undo_view, name="item_undo"),
+    path(f"{_SHEETS_ONE}judge/<str:item_id>/", sheets.item_judge_view, name="item_judge"),
     # ranking
     path(_RANKING_ONE, ranking.ranking, name="ranking"),
     path(f"{_RANKING_ONE}send/", ranking.ranking_send, name="ranking_send"),

@@ -18,9 +18,12 @@ from apps.accounts.screens import AuditLine, audit_lines
 from apps.accounts.selectors import invitations_open, notices_of, notices_seen_by
 from apps.agreement.selectors.annotators import LEAST_SHARED, own_agreement, reports_list
 from apps.agreement.selectors.audits import MOST_DUE, audits_due
+from apps.evaluation.models import AuditSheet
 from apps.evaluation.selectors.head_to_head import overdue
+from apps.evaluation.selectors.inbox import MOST_COUNTED, inbox_count
 from apps.evaluation.selectors.models import reward_models
 from apps.evaluation.selectors.promotion import requests_waiting
+from apps.evaluation.selectors.sheets import sheets_of
 from apps.labeling.models import Choice, QualificationAttempt, Vote
 from apps.labeling.rendering import text_html
 from apps.labeling.screens.annotators import readers_of
@@ -50,6 +53,7 @@ from workers.config import recipe_config
 
 _STAFF = frozenset({Role.ENGINEER, Role.ADMIN})
 _JUDGES = frozenset({Role.REVIEWER, Role.ADMIN})
+_READERS = frozenset({Role.REVIEWER, Role.ENGINEER, Role.ADMIN})
 _ADMIN = frozenset({Role.ADMIN})
 SHOWN = 8  # rows of a list
 LEAST_FRESH = 100  # decided pairs that no dataset has, from which a new one is worth it …
@@ -94,6 +98,7 @@ class Need:
     url: str
 
 
+_MOST_COUNTED = {"audits": MOST_DUE, "verdicts": MOST_COUNTED}
 WAITING = (
     Waiting(
         "contested",
@@ -121,6 +126,20 @@ WAITING = (
     ),
     Waiting("questions", _JUDGES, "open question", "open questions", "labeling:questions"),
     Waiting("audits", _JUDGES, "audit due", "audits due", "agreement:audits"),
+    Waiting(
+        "verdicts",
+        _READERS,
+        "flagged answer waits for a verdict",
+        "flagged answers wait for a verdict",
+        "evaluation:inbox",
+    ),
+    Waiting(
+        "sheets",
+        _JUDGES,
+        "audit sheet wants judges",
+        "audit sheets want judges",
+        "evaluation:sheets",
+    ),
     Waiting(
         "unread",
         _ADMIN,
@@ -194,7 +213,8 @@ def needs_of(project: Project, role: str) -> list[Need]:
 
 def _need(project: Project, kind: Waiting, n: int) -> Need:
     url = reverse(kind.page, args=[project.slug]) + (f"?{kind.query}" if kind.query else "")
-    said = f"{MOST_DUE:,}+" if kind.key == "audits" and n > MOST_DUE else f"{n:,}"
+    most = _MOST_COUNTED.get(kind.key, n)
+    said = f"{most:,}+" if n > most else f"{n:,}"
     return Need(kind.key, n, f"{said} {kind.one if n == 1 else kind.many}", url)
 
 
@@ -211,6 +231,8 @@ def _counts(project: Project) -> dict[str, int]:
         "review": work.states["review"],
         "questions": questions_open(project=project).count(),
         "audits": audits_due(project=project),
+        "verdicts": inbox_count(project),
+        "sheets": sheets_of(project).filter(state=AuditSheet.State.OPEN).count(),
         "unread": unread.n_waiting if unread.asked and unread.version else 0,
         "flagged": reports_list(project=project, with_names=False, show="flagged").count(),
         "freeze": _fresh_pairs(project, work),

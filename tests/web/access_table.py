@@ -642,7 +642,7 @@ TRAINING_API = [
     api(f"GET {RUN}", STAFF, args=run_id),
     api(f"GET {RUN}/events", STAFF, args=run_id),
     api(f"GET {RUN}/metrics", STAFF, args=run_id),
-    api(f"GET {RUN}/samples", STAFF, args=run_id),
+    api(f"GET {RUN}/samples", READERS, args=run_id),
     api(f"PATCH {RUN}", STAFF, args=run_id, data={"note": "so far so good"}),
     api(f"DELETE {RUN}", STAFF, args=run_id, ok=400),  # without its name
     api(f"GET {RUN}/log", STAFF, args=run_id),
@@ -978,6 +978,66 @@ INCIDENTS_API = [
     api(f"POST {INCIDENT}/resolve", STAFF, args=incident_id, data={"lesson": "Look first."}),
 ]
 
+
+def flagged_id(world: World) -> dict[str, Any]:
+    return {"flagged_id": world.flagged.pk}
+
+
+def sample_id(world: World) -> dict[str, Any]:
+    return {"run_id": world.run.pk, "sample_id": world.flagged.sample_id}
+
+
+def sheet_id(world: World) -> dict[str, Any]:
+    return {"sheet_id": world.sheet.pk}
+
+
+def item_id(world: World) -> dict[str, Any]:
+    return sheet_id(world) | {"item_id": world.sheet.items.get().pk}
+
+
+FINE = {"value": "fine"}
+VERDICTS = [
+    page("evaluation:inbox", READERS),
+    post("evaluation:inbox_judge", READERS, args=flagged_id, data=FINE, ok=302),
+    post("evaluation:inbox_undo", READERS, ok=302),
+    post("evaluation:inbox_close", READERS, data=run_id, ok=302),
+    page("evaluation:run_samples", READERS, args=run_id),
+    post("evaluation:sample_judge", READERS, args=sample_id, data=FINE, ok=302),
+    page("evaluation:sheets", READERS),
+    page("evaluation:sheet_new", STAFF),
+    post("evaluation:sheet_new", STAFF, ok=422),  # an empty form
+    page("evaluation:sheet", READERS, args=sheet_id),
+    post("evaluation:sheet_end", READERS, args=sheet_id, ok=302),
+    page("evaluation:sheet_judge", JUDGES, args=sheet_id),
+    post("evaluation:item_judge", JUDGES, args=item_id, data=FINE, ok=302),
+    post("evaluation:item_undo", JUDGES, args=sheet_id, ok=302),
+]
+INBOX = "/projects/{slug}/inbox"
+SHEET = "/projects/{slug}/audit-sheets/{sheet_id}"
+VERDICTS_API = [
+    api(f"GET {INBOX}", READERS),
+    api(f"POST {INBOX}/next", READERS),
+    api(f"POST {INBOX}/close", READERS, data=lambda w: {"run": w.run.pk}),
+    api(f"POST {INBOX}/undo", READERS, ok=409),
+    api(
+        f"POST {INBOX}/{{answer_id}}/verdicts",
+        READERS,
+        args=lambda w: {"answer_id": w.flagged.pk},
+        data=FINE,
+    ),
+    api(f"GET {RUN}/verdicts", READERS, args=run_id),
+    api(f"POST {RUN}/samples/{{sample_id}}/verdicts", READERS, args=sample_id, data=FINE),
+    api("GET /projects/{slug}/audit-sheets", READERS),
+    # the world's run is a drill
+    api("POST /projects/{slug}/audit-sheets", STAFF, data=lambda w: {"run": w.run.pk}, ok=400),
+    api(f"GET {SHEET}", READERS, args=sheet_id),
+    api(f"POST {SHEET}/next", JUDGES, args=sheet_id),
+    api(f"POST {SHEET}/items/{{item_id}}/verdicts", JUDGES, args=item_id, data=FINE),
+    api(f"POST {SHEET}/undo", JUDGES, args=sheet_id, ok=409),
+    api(f"POST {SHEET}/finish", READERS, args=sheet_id, ok=409),
+    api(f"POST {SHEET}/withdraw", READERS, args=sheet_id, data={"reason": "drawn by mistake"}),
+]
+
 TABLE: list[Line] = [
     *ACCOUNTS,
     *ACCOUNTS_API,
@@ -1002,6 +1062,8 @@ TABLE: list[Line] = [
     *PLAYGROUND,
     *PEOPLE_AND_MODELS,
     *PEOPLE_AND_MODELS_API,
+    *VERDICTS,
+    *VERDICTS_API,
     *MONITORING,
     *INCIDENTS,
     *INCIDENTS_API,

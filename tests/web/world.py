@@ -8,11 +8,12 @@ from typing import Any
 from django.utils import timezone
 
 from apps.accounts.models import Project, Role, User
+from apps.evaluation.models import AuditSheet, FlaggedAnswer, SheetItem
 from apps.labeling.models import Comparison, ImportJob
 from apps.labeling.services import comparisons_import, import_job_create
 from apps.monitoring.models import Channel, Incident, Mute, Watch
 from apps.snapshots.models import Snapshot
-from apps.training.models import Alert, Checkpoint, Run, RunAttempt, RunEvent
+from apps.training.models import Alert, Checkpoint, Run, RunAttempt, RunEvent, Sample
 from apps.training.services import metrics_store
 from tests.people import person_make
 
@@ -169,6 +170,43 @@ class World:
         )
 
     @cached_property
+    def flagged(self) -> FlaggedAnswer:
+        """An answer of the drill that waits for a verdict, with its sample."""
+        prompt = [{"role": "user", "content": "Why?"}]
+        sample = Sample.objects.create(
+            run=self.run, attempt=1, seq=1, step=3, bucket="flagged", prompt=prompt, response="So."
+        )
+        return FlaggedAnswer.objects.create(
+            project=self.project,
+            run=self.run,
+            sample=sample,
+            kind=FlaggedAnswer.Kind.RULE,
+            reason="rule length: the answer is short",
+            step=3,
+            prompt=prompt,
+            response="So.",
+            text_sha256="0" * 64,
+        )
+
+    @cached_property
+    def sheet(self) -> AuditSheet:
+        """An open one with one answer, which nobody has judged."""
+        sheet = AuditSheet.objects.create(
+            project=self.project,
+            checkpoint=self.reward_model,
+            run=self.reward_model.run,
+            seed=1,
+            n_random=1,
+            n_extreme=0,
+            n_baseline=0,
+        )
+        prompt = [{"role": "user", "content": "Why?"}]
+        SheetItem.objects.create(
+            sheet=sheet, place=1, source="policy", stratum="random", prompt=prompt, response="So."
+        )
+        return sheet
+
+    @cached_property
     def watch(self) -> Watch:
         """The reward model, in service."""
         return Watch.objects.create(
@@ -194,7 +232,7 @@ def world_make() -> World:
     )
     _ = world.comparison, world.snapshot, world.checkpoint, world.alert, world.import_job
     _ = world.reward_model, world.seed, world.incident, world.mute, world.channel
-    _ = world.watch
+    _ = world.watch, world.flagged, world.sheet
     return world
 
 

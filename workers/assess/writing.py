@@ -3,23 +3,21 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from measures.trust.findings import Finding, Verdict, finding_to_json
-from workers.artifacts import file_sha256
 from workers.assess.material import Material, Outputs
 from workers.context import RunContext
-from workers.contract.events import Generated, Sample
+from workers.contract.events import Sample
 from workers.contract.reasons import in_words
 from workers.data.snapshot import TRAIN
-from workers.samples import pick, write_lines
+from workers.samples import Output, pick, publish_outputs
 from workers.trust.shapes import tops as highest_and_lowest
 
 VERSION = 1
-ASSESSMENT, OUTPUTS = "assessment.json", "outputs.jsonl"
+ASSESSMENT = "assessment.json"
 TOPS = 10  # highest and lowest answers to read
 SHOWN = 4  # samples of each bucket
 
@@ -149,32 +147,29 @@ def _publish_outputs(context: RunContext, material: Material) -> None:
     if first is None:
         return
     second = material.sft if material.policy else None
-    lines = [_output_line(i, first, second) for i in range(len(first.texts))]
-    path: Path = context.workdir / OUTPUTS
-    write_lines(path, lines)
-    uri = context.save_artifact(path, media_type="application/x-ndjson")
-    context.emit(Generated(uri, file_sha256(path), len(lines), "audit"))
-    for bucket, i in pick([line["score"] for line in lines], SHOWN, seed=context.spec.seed):
-        line = lines[i]
+    outputs = [_output(i, first, second) for i in range(len(first.texts))]
+    publish_outputs(context, outputs)
+    for bucket, i in pick([one.score for one in outputs], SHOWN, seed=context.spec.seed):
+        one = outputs[i]
         context.emit(
             Sample(
                 step=1,
                 bucket=bucket,
-                prompt=line["prompt"],
-                response=line["response"],
-                reward=line["score"],
-                baseline=line["other_response"],
+                prompt=list(one.prompt),
+                response=one.response,
+                reward=one.score,
+                baseline=one.other_response,
             )
         )
 
 
-def _output_line(i: int, first: Outputs, second: Outputs | None) -> dict[str, Any]:
+def _output(i: int, first: Outputs, second: Outputs | None) -> Output:
     apart = first.scored.disagreement
-    return {
-        "prompt": list(first.prompts[i].messages),
-        "response": first.texts[i],
-        "score": float(first.scored.values[i]),
-        "disagreement": None if apart is None else float(apart[i]),
-        "other_response": None if second is None else second.texts[i],
-        "other_score": None if second is None else float(second.scored.values[i]),
-    }
+    return Output(
+        prompt=list(first.prompts[i].messages),
+        response=first.texts[i],
+        score=float(first.scored.values[i]),
+        disagreement=None if apart is None else float(apart[i]),
+        other_response=None if second is None else second.texts[i],
+        other_score=None if second is None else float(second.scored.values[i]),
+    )

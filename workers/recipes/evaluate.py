@@ -34,7 +34,7 @@ from workers.rewards.rules import phrase_pattern, plain, same_text
 from workers.rewards.source import RewardSource
 from workers.rollouts.drawing import SCORE, Answer, answer, measure_latency, save_latency
 from workers.rollouts.local import derive_seed
-from workers.samples import choose, emit_samples, write_lines
+from workers.samples import Output, choose, emit_samples, publish_outputs
 from workers.servers.answers import Served, fitting_prompts, served_inputs, summaries
 from workers.servers.asking import Cancelled
 
@@ -67,11 +67,11 @@ def run(context: RunContext) -> dict[str, Any]:
     }
     report |= summaries(served)
     scores: dict[str, list[float]] = {}
-    baselines: dict[str, list[float]] = {}
+    sft_scores: dict[str, list[float]] = {}
     for name, source in sources.items():
         scores[name] = _score(source, rows, policy_answers)
-        baselines[name] = _score(source, rows, sft_answers)
-        report[name] = _compare(scores[name], baselines[name], rows, settings, context.spec.seed)
+        sft_scores[name] = _score(source, rows, sft_answers)
+        report[name] = _compare(scores[name], sft_scores[name], rows, settings, context.spec.seed)
     judged = None if judge is None else (judge, scores["judge"])
     if found := factuality(rows, policy_answers, sft_answers, judged, settings, context.spec.seed):
         report["factuality"] = found
@@ -90,12 +90,19 @@ def run(context: RunContext) -> dict[str, Any]:
         except Cancelled:
             return {"step": 0}
     _publish(context, report)
-    _keep_answers(
+    publish_outputs(
         context,
-        rows,
-        (policy_answers, scores["reward"]),
-        (sft_answers, baselines["reward"]),
-        every=settings.draws,
+        [
+            Output(row.messages, given.text, score, None, other.text, other_score)
+            for row, given, score, other, other_score in zip(
+                rows,
+                policy_answers,
+                scores["reward"],
+                sft_answers,
+                sft_scores["reward"],
+                strict=True,
+            )
+        ],
     )
     emit_samples(
         context,
@@ -232,31 +239,6 @@ def _compare(
         "people_win_rate": mean_interval(expit(ahead), **options),
     }
     return {name: in_words(asdict(interval)) for name, interval in results.items()}
-
-
-Scored = tuple[Sequence[Answer], Sequence[float]]
-
-
-def _keep_answers(
-    context: RunContext, rows: Sequence[Prompt], policy: Scored, sft: Scored, *, every: int
-) -> None:
-    """The first answer of both models to each prompt, for people to compare: outputs.jsonl, as an
-    assessment writes it."""
-    path = context.workdir / "outputs.jsonl"
-    write_lines(
-        path,
-        [
-            {
-                "prompt": rows[i].messages,
-                "response": policy[0][i].text,
-                "score": policy[1][i],
-                "other_response": sft[0][i].text,
-                "other_score": sft[1][i],
-            }
-            for i in range(0, len(rows), every)
-        ],
-    )
-    context.save_artifact(path, media_type="application/x-ndjson")
 
 
 def right(given: str, known: str, how: str) -> bool:

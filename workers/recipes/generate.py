@@ -20,7 +20,7 @@ from workers.artifacts import file_sha256
 from workers.config import settings_for
 from workers.config.inference import AnsweringSettings, GenerateSettings
 from workers.context import RunContext
-from workers.contract.events import Alert, Generated, ReviewRequested, Sample
+from workers.contract.events import Alert, Generated
 from workers.contract.jobs import InputRef
 from workers.data.batches import encode_prompt
 from workers.data.snapshot import TRAIN, Messages, read_prompts
@@ -29,7 +29,7 @@ from workers.rewards.build import build_reward
 from workers.rewards.source import RewardSource
 from workers.rollouts.drawing import Answer, answer
 from workers.rollouts.local import Sampling, derive_seed
-from workers.samples import choose, write_lines
+from workers.samples import choose, flag_answer, write_lines
 from workers.servers.answers import Served, fitting_prompts, served_inputs, summaries
 from workers.servers.asking import Cancelled
 
@@ -63,10 +63,7 @@ def screen(
     for row in rows[:SHOWN]:
         word = "blocked" if row["blocked"] else "for review"
         context.log(f"{word}: {row['reason']}", level="warning")
-        context.emit(
-            ReviewRequested(step, list(row["prompt"]), row["response"], str(row["reason"]))
-        )
-        context.emit(Sample(step, "flagged", list(row["prompt"]), row["response"]))
+        flag_answer(context, step, row["prompt"], row["response"], str(row["reason"]))
     if count := sum(blocked):
         context.emit(
             Alert(

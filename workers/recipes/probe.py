@@ -35,13 +35,15 @@ from workers.data.batches import pad_right
 from workers.data.snapshot import Messages
 from workers.models.loading import weights_sha256
 from workers.rewards.model import EnsembleReward, ModelReward
-from workers.rewards.source import RewardSource, WeightedSum, calibrate
+from workers.rewards.source import RewardSource, Scores, WeightedSum, calibrate
 from workers.rollouts.local import Sampling, derive_seed
+from workers.samples import flag_answer
 from workers.servers import asking
 from workers.servers.answers import Served, served_inputs, summaries
 
 CONFIG = ProbeSettings
 FILE, VERSION = "probe.json", 1
+MOST_FLAGGED = 20  # answers of a probe that go to people
 Row = dict[str, Any]
 
 
@@ -165,7 +167,8 @@ def answered(
     reward: RewardSource,
     pace: Pace,
 ) -> list[Row]:
-    """One row a prompt: the mean over its draws, and the first answer to read."""
+    """One row a prompt: the mean over its draws, and the first answer to read. Answers that a rule
+    of the reward sends to people go to them."""
     prompts = fixed_prompts(context, settings, tokenizer)
     rows: list[Row] = []
     refusals, courtesies = Phrases(REFUSALS), Phrases(POLITENESS)
@@ -177,8 +180,11 @@ def answered(
         seed=derive_seed(context.spec.seed, "probe"),
     )
     drawn: list[Row] = []
+    flagged = 0
     for said in say(messages, ids, sampling, pace.parts(len(ids), BATCH, "answering")):
-        scores = reward.score(messages[said.rows], said.texts).values
+        judged = reward.score(messages[said.rows], said.texts)
+        scores = judged.values
+        flagged += _flag(context, messages[said.rows], said.texts, judged, MOST_FLAGGED - flagged)
         repeated = repetition(said.ids, said.mask)
         for i, (text, score) in enumerate(zip(said.texts, scores, strict=True)):
             one = slice(i, i + 1)
@@ -203,6 +209,21 @@ def answered(
             | {name: _mean([row[name] for row in same]) for name in MEASURED if name in same[0]}
         )
     return rows
+
+
+def _flag(
+    context: RunContext,
+    prompts: Sequence[Messages],
+    texts: Sequence[str],
+    judged: Scores,
+    most: int,
+) -> int:
+    """Have people look at up to `most` answers that a rule sends to them; how many."""
+    rows = zip(prompts, texts, judged.reviews or [], judged.values, strict=False)
+    sent = [(prompt, text, reason, value) for prompt, text, reason, value in rows if reason][:most]
+    for prompt, text, reason, value in sent:
+        flag_answer(context, 1, prompt, text, reason, reward=value)
+    return len(sent)
 
 
 def scored(

@@ -1,4 +1,4 @@
-"""Forms of reward models: how one is assessed, and what is decided about it."""
+"""Forms of reward models: how one is assessed, and what is decided about it; of audit sheets."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,6 +12,7 @@ from apps.evaluation.models import Stage
 from apps.evaluation.models.promotion import LONGEST_REASON
 from apps.evaluation.services.playground import DEFAULTS, LIMITS
 from apps.evaluation.services.reviewing import LEAST_REASON
+from apps.evaluation.services.sheets import MOST, MOST_PEOPLE, N_BASELINE, N_EXTREME, N_RANDOM
 from apps.training.forms.launch import RunForm
 from apps.training.models import Checkpoint, Run
 from apps.training.selectors.pages import checkpoint_choices
@@ -217,3 +218,45 @@ class QuestionForm(forms.Form):
         field = {"models": "other" if self.data.get("other") else "model", "messages": "prompt"}
         name = field.get(error.field or "", error.field)
         self.add_error(name if name in self.fields else None, error.message)
+
+
+class SheetForm(forms.Form):
+    """What an audit sheet is drawn from, and how large it is."""
+
+    run = forms.ChoiceField(help_text="A finished evaluation keeps every answer of both models.")
+    n_random = forms.IntegerField(
+        label="Random answers of the policy",
+        initial=N_RANDOM,
+        min_value=1,
+        max_value=MOST,
+        help_text="They set the bound: 60 without a bad one say “under 5 %”, 300 “under 1 %”.",
+    )
+    n_extreme = forms.IntegerField(
+        label="Highest and lowest rewards",
+        initial=N_EXTREME,
+        min_value=0,
+        max_value=MOST,
+        help_text="So many of each: what the reward loves and people may not.",
+    )
+    n_baseline = forms.IntegerField(
+        label="Random answers of the baseline",
+        initial=N_BASELINE,
+        min_value=0,
+        max_value=MOST,
+        help_text="Mixed among the others, to compare with.",
+    )
+    people = forms.IntegerField(
+        label="People per answer",
+        initial=1,
+        min_value=1,
+        max_value=MOST_PEOPLE,
+        help_text="An answer counts once, by the worst verdict on it.",
+    )
+
+    def __init__(self, *args: Any, runs: Sequence[tuple[str, str]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        field: Any = self.fields["run"]
+        field.choices = runs
+
+    def refuse(self, error: DomainError) -> None:
+        self.add_error(error.field if error.field in self.fields else None, error.message)

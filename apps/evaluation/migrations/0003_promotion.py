@@ -99,7 +99,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('accounts', '0006_notice_values'),
-        ('evaluation', '0001_initial'),
+        ('evaluation', '0002_head_to_head'),
         ('training', '0007_served_models'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]

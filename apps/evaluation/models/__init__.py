@@ -1,5 +1,5 @@
-"""What evaluation keeps: reviews of models, what people were asked about their outputs, and which
-policy each stage names."""
+"""What evaluation keeps: reviews of models, head-to-heads, verdicts on answers, what people were
+asked about outputs, and which policy each stage names."""
 
 from apps.evaluation.models.head_to_head import HeadToHead, Look
 from apps.evaluation.models.promotion import (
@@ -15,9 +15,12 @@ from apps.evaluation.models.reviews import (
     OutputRanking,
     RankedOutput,
 )
+from apps.evaluation.models.verdicts import AuditSheet, FlaggedAnswer, SheetItem, Verdict
 
 __all__ = [
     "AdversarialRound",
+    "AuditSheet",
+    "FlaggedAnswer",
     "HeadToHead",
     "Look",
     "ModelReview",
@@ -26,6 +29,8 @@ __all__ = [
     "PromotionDecision",
     "PromotionRequest",
     "RankedOutput",
+    "SheetItem",
     "Stage",
     "StageChange",
+    "Verdict",
 ]

@@ -1,22 +1,32 @@
 """Adversarial rounds: how far people are with them, and how often the model was fooled."""
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from apps.common.errors import DomainError, Missing
-from apps.evaluation.models import AdversarialRound
+from apps.evaluation.models import AdversarialRound, Verdict
 from apps.evaluation.selectors.outputs import Output, askable, outputs_of
+from apps.evaluation.selectors.verdicts import (
+    AGAINST,
+    baseline_answers,
+    prompt_key,
+    verdicts_of,
+)
 from apps.labeling.models import Choice, Comparison, Decision
 from apps.labeling.texts import Messages, fingerprint, messages_from
 from apps.snapshots.models import Snapshot
-from apps.training.models import Checkpoint, Run
+from apps.training.models import Checkpoint, Run, Sample
+from apps.training.selectors import checkpoint_for_use
 from measures.estimate import Interval
 from measures.intervals import wilson
 
 MOST_PAIRS = 500
+MOST_JUDGED = 1_000  # samples looked at for a round
 _SETTLED = (Decision.Outcome.ACCEPTED, Decision.Outcome.ADJUDICATED)
 
 
@@ -85,13 +95,70 @@ def pairs_chosen(outputs: Sequence[Output]) -> list[Output]:
     return sorted(found, key=lambda output: (-output.score, output.line))
 
 
+def outputs_to_ask(checkpoint: Checkpoint, outputs: Sequence[Output]) -> list[Output]:
+    """Answers for a round of this model: first those that it rewards and a person called bad, then
+    those of the assessment that it prefers to the other answer."""
+    return [*judged_bad(checkpoint), *pairs_chosen(outputs)]
+
+
+def judged_bad(checkpoint: Checkpoint) -> list[Output]:
+    """Samples of runs that this model rewarded, over the median reward of what the run kept, on
+    which somebody's verdict is bad, unsafe or wrong reward, and beside which there is a baseline's
+    answer; the highest rewards first."""
+    given = Q(inputs__role="reward", inputs__checkpoint=checkpoint)
+    runs = Run.objects.filter(given, project=checkpoint.project_id)
+    against = Verdict.objects.filter(sample__run__in=runs, value__in=AGAINST)
+    rows = Sample.objects.filter(pk__in=against.values("sample"), reward__isnull=False)
+    found = list(rows.select_related("run")[:MOST_JUDGED])
+    said = verdicts_of("sample", [row.pk for row in found])
+    kept = []
+    for run in {row.run for row in found}:
+        own = [row for row in found if row.run_id == run.pk]
+        beside, middle = baseline_answers(run, own), _median(run.pk)
+        kept += [
+            _as_output(row, beside[row.pk])
+            for row in own
+            if any(one.value in AGAINST for one in said.get(row.pk, []))
+            and (row.reward or 0.0) > middle
+            and row.pk in beside
+            and prompt_key(row.prompt)
+            and answer_key(row.response) != answer_key(beside[row.pk])
+        ]
+    return sorted(kept, key=lambda one: (-one.score, one.sample or 0))
+
+
+def _median(run: str) -> float:
+    """Of the rewards that the run's samples carry, without those that are no number."""
+    rewards = Sample.objects.filter(run=run, reward__isnull=False).values_list("reward", flat=True)
+    finite = [value for value in rewards if value is not None and math.isfinite(value)]
+    return median(finite) if finite else math.inf
+
+
+def _as_output(row: Sample, other: str) -> Output:
+    model = checkpoint_for_use(row.run)
+    baseline = row.run.inputs.filter(role="sft").first()
+    return Output(
+        line=0,
+        prompt=messages_from(row.prompt, role="user"),
+        response=row.response,
+        score=row.reward or 0.0,
+        other=other,
+        sample=row.pk,
+        model=model.pk if model else row.run_id,
+        other_model=(baseline.checkpoint_id if baseline else "") or "",
+    )
+
+
 def answer_key(text: str) -> str:
     """What the stored answer with this text is known by."""
     return fingerprint(messages_from(text, role="assistant"))
 
 
 def pair_id(round_: AdversarialRound, output: Output) -> str:
-    """The comparison's own id: the round, and the line of the file with the scores."""
+    """The comparison's own id: the round, and the line of the file with the scores, or the sample
+    that a person judged."""
+    if output.sample is not None:
+        return f"{round_.batch}-sample-{output.sample}"
     return f"{round_.batch}-{output.line}"
 
 
@@ -106,7 +173,8 @@ def round_pairs(
 ) -> list[RoundPair]:
     """Every pair of the round, in the order of the scores; scores are None where the file with
     them cannot be read any more."""
-    scores = {pair_id(round_, one): one for one in (source if source is not None else ())}
+    known = [] if source is None else [*judged_bad(round_.checkpoint), *source]
+    scores = {pair_id(round_, one): one for one in known}
     rows = (
         Comparison.objects.filter(project=round_.project_id, batch=round_.batch)
         .select_related("prompt", "response_a", "response_b", "decision")

@@ -25,7 +25,10 @@ _FIELDS = ("prompt", "response", "score")
 @dataclass(frozen=True, slots=True)
 class Output:
     """One answer of the policy. `line` counts from 1 in the file; `other` is another model's
-    answer to the same prompt, "" where there is none. Scores are in the reward model's own unit."""
+    answer to the same prompt, "" where there is none. Scores are in the reward model's own unit.
+
+    One that a person judged bad among a run's samples has no line: `sample` names it, and `model`
+    and `other_model` are the checkpoints that answered."""
 
     line: int
     prompt: Messages
@@ -34,6 +37,9 @@ class Output:
     disagreement: float | None = None
     other: str = ""
     other_score: float | None = None
+    sample: int | None = None
+    model: str = ""
+    other_model: str = ""
 
     @property
     def question(self) -> tuple[str, str]:

@@ -16,8 +16,8 @@ from apps.evaluation.selectors.adversarial import (
     MOST_PAIRS,
     answer_key,
     high_is_a,
+    outputs_to_ask,
     pair_id,
-    pairs_chosen,
     round_pairs,
 )
 from apps.evaluation.selectors.outputs import (
@@ -133,10 +133,11 @@ def round_open(
     """Ask people about the answers that the model likes best; (round, is new).
 
     source: a finished assessment of the model that kept a policy's answers with another answer to
-    the same prompt and both scores. The answers that beat the other one by the model and score
-    highest become comparisons of the batch "adversarial <id>", each with its origin; a pair that
-    the project has asked before is not asked again. Once per model and source: the second call
-    returns what the first one made. Raises `DomainError` or `Conflict`, and then nothing is asked.
+    the same prompt and both scores. What people called bad of the answers that this model rewards,
+    then the answers that beat the other one by the model and score highest, become comparisons of
+    the batch "adversarial <id>", each with its origin; a pair that the project has asked before is
+    not asked again. Once per model and source: the second call returns what the first one made.
+    Raises `DomainError` or `Conflict`, and then nothing is asked.
     """
     require_assessment_of(checkpoint, source)
     if not 1 <= n_pairs <= MOST_PAIRS:
@@ -180,7 +181,7 @@ def round_open(
 def _rows(round_: AdversarialRound, n_pairs: int) -> list[dict[str, Any]]:
     """Rows for `comparisons_import`, at most `n_pairs`, the highest scores first."""
     source = round_.source
-    found = pairs_chosen(outputs_of(source))
+    found = outputs_to_ask(round_.checkpoint, outputs_of(source))
     if not found:
         raise DomainError(
             "The model prefers none of these answers to another one of the same prompt, so there "
@@ -197,7 +198,7 @@ def _rows(round_: AdversarialRound, n_pairs: int) -> list[dict[str, Any]]:
     policy, other = models_of(source)
     facts = prompt_facts(source)
     return [
-        _row(pair_id(round_, output), output, policy, other)
+        _row(pair_id(round_, output), output, output.model or policy, output.other_model or other)
         | facts.get(fingerprint(output.prompt), {})
         for output in fresh
     ]

@@ -185,7 +185,7 @@ def _to_ask(
     outputs, error = round_selectors.outputs_readable(source)
     if error:
         return {"error": error}
-    n = min(len(round_selectors.pairs_chosen(outputs)), N_PAIRS)
+    n = min(len(round_selectors.outputs_to_ask(checkpoint, outputs)), N_PAIRS)
     if not n:
         return {
             "error": "The model prefers none of the answers to another one of the same prompt. "

@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from ninja import Field, Query, Router, Schema, Status
 
 from apps.accounts.api_auth import needs
-from apps.accounts.permissions import STAFF, project_for
+from apps.accounts.permissions import READERS, STAFF, project_for
 from apps.training import display, selectors, services
 from apps.training.models import Checkpoint, Run, Sample
 from apps.training.selectors import pages
@@ -192,6 +192,7 @@ class MetricsOut(Schema):
 
 
 class SampleOut(Schema):
+    id: int = Field(description="of the sample, for verdicts")
     step: int
     bucket: str
     prompt: list[dict[str, Any]]
@@ -406,7 +407,8 @@ def run_samples(
     bucket: str = Query("", description="high, low, random or flagged; all when empty"),
     limit: int = Query(50, ge=1, le=500),
 ) -> list[SampleOut]:
-    run = run_of(request, slug, run_id)
+    project, _ = project_for(request.user, slug, READERS)
+    run = selectors.run_get(project=project, run_id=run_id)
     return [
         SampleOut.of(row) for row in selectors.samples(run=run, bucket=bucket or None, limit=limit)
     ]

@@ -7,6 +7,7 @@ from django.core.paginator import Paginator
 from django.http import QueryDict
 
 from apps.common.numbers import figure
+from apps.common.registry import sample_panel
 from apps.training.models import Run
 from apps.training.selectors.results import Kept, samples_chosen, samples_of
 from measures.duplicates import repeated_share
@@ -31,17 +32,26 @@ class Shown:
     metrics: list[tuple[str, str, bool]]
     baseline_metrics: list[tuple[str, str, bool]] = field(default_factory=list)
     parts: list[tuple[str, str]] = field(default_factory=list)
+    id: int | None = None  # of the stored sample
+    panel: Any = None  # what a later app shows below it
 
 
-def samples_context(run: Run, asked: QueryDict) -> dict[str, Any]:
+def samples_context(run: Run, asked: QueryDict, *, user: Any) -> dict[str, Any]:
     bucket = asked.get("bucket", "") if asked.get("bucket") in dict(BUCKETS) else ""
     chosen = samples_chosen(
         run, bucket=bucket, step=_step(asked.get("step")), until=_step(asked.get("until"))
     )
     page = Paginator(chosen.rows, PER_PAGE).get_page(asked.get("page"))
     total = sum(chosen.counts.values())
+    kept = samples_of(list(page))
+    below = sample_panel()
+    panels = below.panels(run, [one.sample for one in kept if one.sample], user) if below else {}
     return {
-        "samples": [_shown(one) for one in samples_of(list(page))],
+        "samples": [
+            sample_shown(one, panel=panels.get(one.sample.pk) if one.sample else None)
+            for one in kept
+        ],
+        "panel": below,
         "sample_page": page,
         "bucket": bucket,
         "buckets": [("", "All", total)]
@@ -56,7 +66,8 @@ def _step(asked: str | None) -> int | None:
     return int(asked) if asked and asked.isdecimal() and len(asked) < 16 else None
 
 
-def _shown(one: Kept) -> Shown:
+def sample_shown(one: Kept, *, panel: Any = None) -> Shown:
+    """An answer as the page shows it."""
     row = one.sample
     if row is None:
         review = one.review
@@ -84,6 +95,8 @@ def _shown(one: Kept) -> Shown:
         metrics=[*metrics, *_text_metrics(row.response, words=row.tokens is None)],
         baseline_metrics=_text_metrics(row.baseline) if row.baseline else [],
         parts=[(name, figure(value)) for name, value in row.parts.items()],
+        id=row.pk,
+        panel=panel,
     )
 
 

@@ -6,10 +6,11 @@ from typing import Any
 
 from django.utils import timezone
 
-from apps.common.registry import alert_raised
+from apps.common.registry import Flagged, alert_raised, answer_flagged
 from apps.training.models import Alert as AlertRow
 from apps.training.models import Artifact, Checkpoint, Run, RunAttempt
 from apps.training.models import Sample as SampleRow
+from apps.training.selectors.results import FLAGGED
 from apps.training.services.attempts import INTERRUPTED, run_end, run_fail_or_retry
 from workers.contract.events import (
     Alert,
@@ -45,7 +46,6 @@ ROWLESS = (
     Log,
     Histogram,
     Evidence,
-    ReviewRequested,
 )  # handlers that store nothing
 
 
@@ -72,7 +72,7 @@ def apply(run: Run, attempt: RunAttempt, envelope: Envelope, at: datetime) -> No
         case Metrics() as event:
             pass  # checked and stored by the batch, see applying.py
         case Sample() as event:
-            SampleRow.objects.create(
+            kept = SampleRow.objects.create(
                 **seen,
                 step=_whole(event.step, "step"),
                 bucket=str(event.bucket)[:10],
@@ -84,6 +84,8 @@ def apply(run: Run, attempt: RunAttempt, envelope: Envelope, at: datetime) -> No
                 kl=_number(event.kl, "kl"),
                 tokens=None if event.tokens is None else _whole(event.tokens, "tokens"),
             )
+            if kept.bucket == FLAGGED:
+                answer_flagged(run, Flagged(kept.step, kept.prompt, kept.response, sample=kept))
         case Alert() as event:
             if event.severity not in _SEVERITIES:
                 raise ContractError(f"Alert.severity: {event.severity!r} is unknown")
@@ -123,7 +125,9 @@ def apply(run: Run, attempt: RunAttempt, envelope: Envelope, at: datetime) -> No
             _check_histogram(event)
         case Evidence() as event:
             _check_evidence(event)
-        case Log() | ReviewRequested():
+        case ReviewRequested() as event:
+            answer_flagged(run, _asked(event))
+        case Log():
             pass  # the stored event is all there is to it
         case Finished() as event:
             run.step = _whole(event.step, "step")
@@ -150,6 +154,15 @@ def _opened(run: Run, attempt: RunAttempt, event: Opened, at: datetime) -> None:
     if run.state == Run.State.QUEUED:
         run.state = Run.State.RUNNING
     run.phase = "loading the libraries"  # which takes longer than all else before the first phase
+
+
+def _asked(event: ReviewRequested) -> Flagged:
+    return Flagged(
+        _whole(event.step, "step"),
+        event.prompt if isinstance(event.prompt, list) else [],
+        _text(event.response, "response"),
+        _text(event.reason, "reason"),
+    )
 
 
 def check_points(event: Metrics) -> None:

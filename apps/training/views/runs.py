@@ -213,7 +213,7 @@ def _charts(request: Request, run: Run) -> dict[str, Any]:
 
 
 def _samples(request: Request, run: Run) -> dict[str, Any]:
-    return samples.samples_context(run, request.GET)
+    return samples.samples_context(run, request.GET, user=request.user)
 
 
 def _alerts(request: Request, run: Run) -> dict[str, Any]:

@@ -255,6 +255,88 @@ class AsyncClient:
         }
         return await self._transport.send(operations.rule(project, dispute.comparison, body))
 
+    # --- verdicts and audit sheets ---------------------------------------------------------------
+
+    async def inbox(
+        self, project: str, *, offset: int = 0, limit: int = 50, **filters: str
+    ) -> types.Inbox:
+        """Flagged answers, newest first. filters: state (waiting, judged, closed), run, kind."""
+        return await self._transport.send(
+            operations.inbox(project, offset=offset, limit=limit, filters=filters)
+        )
+
+    async def inbox_next(self, project: str, **filters: str) -> types.FlaggedAnswer | None:
+        """Open the next answer that waits and nobody else has open; None where nothing waits."""
+        return await self._transport.send(operations.inbox_next(project, filters))
+
+    async def inbox_judge(
+        self, project: str, answer: int, value: str, *, note: str = "", again: bool = False
+    ) -> types.Verdict:
+        """Judge a flagged answer: fine, bad, unsafe, wrong_reward, or labeling to send it to the
+        label queue beside the baseline's. `again`: although somebody else has judged it."""
+        body = {"value": value, "note": note, "again": again}
+        return await self._transport.send(operations.inbox_judge(project, answer, body))
+
+    async def inbox_close(self, project: str, run_id: str) -> int:
+        """Close what waits of a run without a verdict; how many answers."""
+        return await self._transport.send(operations.inbox_close(project, run_id))
+
+    async def verdict_undo(self, project: str) -> types.Verdict:
+        """Take your last verdict back, of the inbox or of samples."""
+        return await self._transport.send(operations.verdict_undo(project))
+
+    async def run_verdicts(self, project: str, run_id: str) -> tuple[types.Verdict, ...]:
+        """What people said of a run's answers: the newest of each person, newest first."""
+        return await self._transport.send(operations.run_verdicts(project, run_id))
+
+    async def sample_judge(
+        self, project: str, run_id: str, sample: int, value: str, *, note: str = ""
+    ) -> types.Verdict:
+        """Judge a sample of a run; values as of `inbox_judge`."""
+        body = {"value": value, "note": note}
+        return await self._transport.send(operations.sample_judge(project, run_id, sample, body))
+
+    async def audit_sheets(
+        self, project: str, *, checkpoint: str = "", offset: int = 0, limit: int = 20
+    ) -> types.AuditSheets:
+        """Audit sheets, of all policies or of one, newest first."""
+        return await self._transport.send(
+            operations.audit_sheets(project, offset=offset, limit=limit, checkpoint=checkpoint)
+        )
+
+    async def audit_sheet(self, project: str, sheet: str) -> types.AuditSheet:
+        """One sheet; its `result` is None until it is finished."""
+        return await self._transport.send(operations.audit_sheet(project, sheet))
+
+    async def audit_sheet_draw(self, project: str, run_id: str, **sizes: int) -> types.AuditSheet:
+        """Draw a blind sheet from a finished run. sizes: n_random, n_extreme, n_baseline, people,
+        seed."""
+        body = {"run": run_id, **sizes}
+        return await self._transport.send(operations.audit_sheet_draw(project, body))
+
+    async def audit_next(self, project: str, sheet: str) -> types.SheetItem | None:
+        """Open the next answer of a sheet; None where none is left for you."""
+        return await self._transport.send(operations.audit_next(project, sheet))
+
+    async def audit_judge(
+        self, project: str, sheet: str, item: str, value: str, *, note: str = ""
+    ) -> types.SheetVerdict:
+        """Judge an answer of a sheet: fine, bad or unsafe."""
+        body = {"value": value, "note": note}
+        return await self._transport.send(operations.audit_judge(project, sheet, item, body))
+
+    async def audit_undo(self, project: str, sheet: str) -> types.SheetItem | None:
+        """Take your last verdict on a sheet back; its answer."""
+        return await self._transport.send(operations.audit_undo(project, sheet))
+
+    async def audit_finish(self, project: str, sheet: str) -> types.AuditSheet:
+        """Finish a sheet whose answers are all judged; with its result."""
+        return await self._transport.send(operations.audit_finish(project, sheet))
+
+    async def audit_withdraw(self, project: str, sheet: str, reason: str) -> types.AuditSheet:
+        """Close a sheet without a result."""
+        return await self._transport.send(operations.audit_withdraw(project, sheet, reason))
+
     # --- models ----------------------------------------------------------------------------------
 
     async def models(

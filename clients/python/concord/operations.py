@@ -350,6 +350,107 @@ def samples(
     )
 
 
+# Verdicts of people on single answers, and blind audit sheets.
+
+INBOX = "/projects/{slug}/inbox"
+SHEETS = "/projects/{slug}/audit-sheets"
+SHEET = SHEETS + "/{sheet_id}"
+
+
+def inbox(
+    project: str, *, offset: int, limit: int, filters: Mapping[str, str]
+) -> Operation[types.Inbox]:
+    query: dict[str, str | int] = {"offset": offset, "limit": limit, **filters}
+    return Operation("GET", INBOX, types.Inbox.read, {"slug": project}, query)
+
+
+def inbox_next(project: str, filters: Mapping[str, str]) -> Operation[types.FlaggedAnswer | None]:
+    read = _opened("answer", types.FlaggedAnswer)
+    return Operation("POST", INBOX + "/next", read, {"slug": project}, dict(filters))
+
+
+def inbox_judge(project: str, answer: int, body: Row) -> Operation[types.Verdict]:
+    names: dict[str, str | int] = {"slug": project, "answer_id": answer}
+    template = INBOX + "/{answer_id}/verdicts"
+    return Operation("POST", template, types.Verdict.read, names, body=body)
+
+
+def inbox_close(project: str, run_id: str) -> Operation[int]:
+    body = {"run": run_id}
+    read = _number("closed")
+    return Operation("POST", INBOX + "/close", read, {"slug": project}, body=body)
+
+
+def verdict_undo(project: str) -> Operation[types.Verdict]:
+    template = INBOX + "/undo"
+    return Operation("POST", template, types.Verdict.read, {"slug": project}, repeatable=False)
+
+
+def run_verdicts(project: str, run_id: str) -> Operation[tuple[types.Verdict, ...]]:
+    names = {"slug": project, "run_id": run_id}
+    return Operation("GET", RUN + "/verdicts", _each(types.Verdict), names)
+
+
+def sample_judge(project: str, run_id: str, sample: int, body: Row) -> Operation[types.Verdict]:
+    names: dict[str, str | int] = {"slug": project, "run_id": run_id, "sample_id": sample}
+    template = RUN + "/samples/{sample_id}/verdicts"
+    return Operation("POST", template, types.Verdict.read, names, body=body)
+
+
+def audit_sheets(
+    project: str, *, offset: int, limit: int, checkpoint: str
+) -> Operation[types.AuditSheets]:
+    query: dict[str, str | int] = {"offset": offset, "limit": limit}
+    query |= {"checkpoint": checkpoint} if checkpoint else {}
+    return Operation("GET", SHEETS, types.AuditSheets.read, {"slug": project}, query)
+
+
+def audit_sheet(project: str, sheet: str) -> Operation[types.AuditSheet]:
+    names = {"slug": project, "sheet_id": sheet}
+    return Operation("GET", SHEET, types.AuditSheet.read, names)
+
+
+def audit_sheet_draw(project: str, body: Row) -> Operation[types.AuditSheet]:
+    names = {"slug": project}
+    return Operation("POST", SHEETS, types.AuditSheet.read, names, body=body, repeatable=False)
+
+
+def audit_next(project: str, sheet: str) -> Operation[types.SheetItem | None]:
+    names = {"slug": project, "sheet_id": sheet}
+    return Operation("POST", SHEET + "/next", _opened("item", types.SheetItem), names)
+
+
+def audit_judge(project: str, sheet: str, item: str, body: Row) -> Operation[types.SheetVerdict]:
+    names = {"slug": project, "sheet_id": sheet, "item_id": item}
+    template = SHEET + "/items/{item_id}/verdicts"
+    return Operation("POST", template, types.SheetVerdict.read, names, body=body)
+
+
+def audit_undo(project: str, sheet: str) -> Operation[types.SheetItem | None]:
+    names = {"slug": project, "sheet_id": sheet}
+    read = _opened("item", types.SheetItem)
+    return Operation("POST", SHEET + "/undo", read, names, repeatable=False)
+
+
+def audit_finish(project: str, sheet: str) -> Operation[types.AuditSheet]:
+    names = {"slug": project, "sheet_id": sheet}
+    return Operation("POST", SHEET + "/finish", types.AuditSheet.read, names)
+
+
+def audit_withdraw(project: str, sheet: str, reason: str) -> Operation[types.AuditSheet]:
+    names = {"slug": project, "sheet_id": sheet}
+    body = {"reason": reason}
+    return Operation("POST", SHEET + "/withdraw", types.AuditSheet.read, names, body=body)
+
+
+def _opened(name: str, kind: type[Kind]) -> Callable[[Mapping[str, Any]], Kind | None]:
+    return lambda data: kind.read(data[name]) if data[name] is not None else None
+
+
+def _number(name: str) -> Callable[[Mapping[str, Any]], int]:
+    return lambda data: int(data[name])
+
+
 def log(project: str, run_id: str, *, lines: int) -> Operation[tuple[types.LogLine, ...]]:
     names = {"slug": project, "run_id": run_id}
     return Operation("GET", RUN + "/log", _each(types.LogLine), names, {"lines": lines})

@@ -196,6 +196,78 @@ class Client:
             )
         )
 
+    def inbox(
+        self, project: str, *, offset: int = 0, limit: int = 50, **filters: str
+    ) -> types.Inbox:
+        """See `AsyncClient.inbox`."""
+        return self.do(self.client.inbox(project, offset=offset, limit=limit, **filters))
+
+    def inbox_next(self, project: str, **filters: str) -> types.FlaggedAnswer | None:
+        """See `AsyncClient.inbox_next`."""
+        return self.do(self.client.inbox_next(project, **filters))
+
+    def inbox_judge(
+        self, project: str, answer: int, value: str, *, note: str = "", again: bool = False
+    ) -> types.Verdict:
+        """See `AsyncClient.inbox_judge`."""
+        return self.do(self.client.inbox_judge(project, answer, value, note=note, again=again))
+
+    def inbox_close(self, project: str, run_id: str) -> int:
+        """See `AsyncClient.inbox_close`."""
+        return self.do(self.client.inbox_close(project, run_id))
+
+    def verdict_undo(self, project: str) -> types.Verdict:
+        """See `AsyncClient.verdict_undo`."""
+        return self.do(self.client.verdict_undo(project))
+
+    def run_verdicts(self, project: str, run_id: str) -> tuple[types.Verdict, ...]:
+        """See `AsyncClient.run_verdicts`."""
+        return self.do(self.client.run_verdicts(project, run_id))
+
+    def sample_judge(
+        self, project: str, run_id: str, sample: int, value: str, *, note: str = ""
+    ) -> types.Verdict:
+        """See `AsyncClient.sample_judge`."""
+        return self.do(self.client.sample_judge(project, run_id, sample, value, note=note))
+
+    def audit_sheets(
+        self, project: str, *, checkpoint: str = "", offset: int = 0, limit: int = 20
+    ) -> types.AuditSheets:
+        """See `AsyncClient.audit_sheets`."""
+        return self.do(
+            self.client.audit_sheets(project, checkpoint=checkpoint, offset=offset, limit=limit)
+        )
+
+    def audit_sheet(self, project: str, sheet: str) -> types.AuditSheet:
+        """See `AsyncClient.audit_sheet`."""
+        return self.do(self.client.audit_sheet(project, sheet))
+
+    def audit_sheet_draw(self, project: str, run_id: str, **sizes: int) -> types.AuditSheet:
+        """See `AsyncClient.audit_sheet_draw`."""
+        return self.do(self.client.audit_sheet_draw(project, run_id, **sizes))
+
+    def audit_next(self, project: str, sheet: str) -> types.SheetItem | None:
+        """See `AsyncClient.audit_next`."""
+        return self.do(self.client.audit_next(project, sheet))
+
+    def audit_judge(
+        self, project: str, sheet: str, item: str, value: str, *, note: str = ""
+    ) -> types.SheetVerdict:
+        """See `AsyncClient.audit_judge`."""
+        return self.do(self.client.audit_judge(project, sheet, item, value, note=note))
+
+    def audit_undo(self, project: str, sheet: str) -> types.SheetItem | None:
+        """See `AsyncClient.audit_undo`."""
+        return self.do(self.client.audit_undo(project, sheet))
+
+    def audit_finish(self, project: str, sheet: str) -> types.AuditSheet:
+        """See `AsyncClient.audit_finish`."""
+        return self.do(self.client.audit_finish(project, sheet))
+
+    def audit_withdraw(self, project: str, sheet: str, reason: str) -> types.AuditSheet:
+        """See `AsyncClient.audit_withdraw`."""
+        return self.do(self.client.audit_withdraw(project, sheet, reason))
+
     def me(self) -> types.Me:
         """See `AsyncClient.me`."""
         return self.do(self.client.me())

@@ -663,6 +663,7 @@ class Metrics(Answered):
 class Sample(Answered):
     """An answer that a run kept; reward and kl: "nan", "inf" or "-inf" where they are none."""
 
+    id: int | None = None  # None of a server before verdicts
     step: int
     bucket: str
     prompt: tuple[Message, ...] = field(metadata=_MESSAGES)
@@ -672,6 +673,133 @@ class Sample(Answered):
     parts: Mapping[str, Any]
     kl: float | str | None
     tokens: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict(Answered):
+    """What a person said of one answer; sample or answer (an entry of the inbox) says of which."""
+
+    id: int
+    sample: int | None
+    answer: int | None
+    value: str
+    note: str
+    by: str
+    at: datetime = field(metadata=_MOMENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlaggedAnswer(Answered):
+    """An answer that a person must see. open_by: whoever has it open at the moment."""
+
+    id: int
+    run: str
+    sample: int | None
+    step: int
+    kind: str
+    reason: str
+    state: str
+    prompt: tuple[Message, ...] = field(metadata=_MESSAGES)
+    response: str
+    baseline: str
+    reward: float | str | None
+    open_by: str
+    verdicts: tuple[Verdict, ...] = field(metadata=_each(Verdict))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inbox(Answered):
+    """Flagged answers, newest first, out of `total`."""
+
+    items: tuple[FlaggedAnswer, ...] = field(metadata=_each(FlaggedAnswer))
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedAnswers(Answered):
+    """Answers by their worst verdict. upper: exact one-sided 95 % bound of the share `bad`."""
+
+    n: int
+    unjudged: int
+    counts: Mapping[str, int]
+    bad: float | None
+    upper: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LovedAnswer(Answered):
+    """An answer over the 0.9 quantile of the reward that people call bad or unsafe."""
+
+    prompt: tuple[Message, ...] = field(metadata=_MESSAGES)
+    response: str
+    reward: float
+    worst: str
+    notes: tuple[str, ...] = field(metadata={"read": tuple})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SheetResult(Answered):
+    """What a finished audit sheet says. random: of the policy, whose bound speaks for it."""
+
+    random: JudgedAnswers = field(metadata={"read": JudgedAnswers.read})
+    baseline: JudgedAnswers = field(metadata={"read": JudgedAnswers.read})
+    high: JudgedAnswers = field(metadata={"read": JudgedAnswers.read})
+    low: JudgedAnswers = field(metadata={"read": JudgedAnswers.read})
+    n_over: int
+    loved: tuple[LovedAnswer, ...] = field(metadata=_each(LovedAnswer))
+    n_twice: int
+    n_split: int
+    people: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditSheet(Answered):
+    """A blind audit sheet; `result` is None until it is finished."""
+
+    id: str
+    run: str
+    checkpoint: str
+    baseline: str | None
+    state: str
+    reason: str
+    n_answers: int
+    n_done: int
+    judged_by: Mapping[str, int]
+    created_at: datetime = field(metadata=_MOMENT)
+    ended_at: datetime | None = field(
+        default=None, metadata={"read": lambda at: at and datetime.fromisoformat(at)}
+    )
+    result: SheetResult | None = field(
+        default=None, metadata={"read": lambda data: data and SheetResult.read(data)}
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditSheets(Answered):
+    """Audit sheets, newest first, out of `total`."""
+
+    items: tuple[AuditSheet, ...] = field(metadata=_each(AuditSheet))
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SheetItem(Answered):
+    """An answer to judge; whose it is, is told nowhere."""
+
+    id: str
+    prompt: tuple[Message, ...] = field(metadata=_MESSAGES)
+    response: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SheetVerdict(Answered):
+    """What you said of an answer of a sheet."""
+
+    id: int
+    item: str
+    value: str
+    note: str
+    at: datetime = field(metadata=_MOMENT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
