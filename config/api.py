@@ -7,6 +7,7 @@ from apps.common.api import api_make, api_urls
 from apps.common.api_docs import Reference
 from apps.evaluation.api.models import router as reward_models
 from apps.evaluation.api.playground import router as playground
+from apps.evaluation.api.protocols import router as protocols
 from apps.evaluation.api.rounds import router as rounds
 from apps.evaluation.api.score import router as scores
 from apps.labeling.api import router as labeling
@@ -49,6 +50,7 @@ for _router in (
     models,
     reward_models,
     rounds,
+    protocols,
     scores,
     playground,
     monitoring,

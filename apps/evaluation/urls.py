@@ -1,9 +1,9 @@
-"""Addresses of reward models and of the playground. A single model comes last: its id matches any
-word."""
+"""Addresses of reward models, protocols and the playground. A single model comes last: its id
+matches any word."""
 
 from django.urls import path
 
-from apps.evaluation.views import models, playground, ranking, status
+from apps.evaluation.views import models, playground, protocols, ranking, status
 
 app_name = "evaluation"
 _RANKING_ONE = "<slug:slug>/reward-models/<str:checkpoint_id>/ranking/"
@@ -20,6 +20,15 @@ urlpatterns = [
         playground.question_act,
         name="question_act",
     ),
+    # protocols
+    path("<slug:slug>/protocols/", protocols.protocol_list, name="protocols"),
+    path("<slug:slug>/protocols/<str:sha256>/", protocols.protocol, name="protocol"),
+    path(
+        "<slug:slug>/protocols/<str:sha256>/against/<str:other>/",
+        protocols.protocol_diff,
+        name="protocol_diff",
+    ),
+    path("<slug:slug>/runs/<str:run_id>/protocol/", protocols.run_protocol, name="run_protocol"),
     # ranking
     path(_RANKING_ONE, ranking.ranking, name="ranking"),
     path(f"{_RANKING_ONE}send/", ranking.ranking_send, name="ranking_send"),

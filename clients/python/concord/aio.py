@@ -307,6 +307,27 @@ class AsyncClient:
         }
         return await self._transport.send(operations.model_copy(project, model, body))
 
+    async def protocols(self, project: str, *, page: int = 50) -> AsyncIterator[types.Protocol]:
+        """What the project's evaluations were measured by, newest first."""
+        offset, total = 0, 1
+        while offset < total:
+            got = await self._transport.send(
+                operations.protocols_page(project, offset=offset, limit=page)
+            )
+            for row in got.items:
+                yield row
+            offset, total = offset + page, got.count
+
+    async def protocol(self, project: str, sha256: str) -> types.ProtocolDetail:
+        """One by its hash, or the first 12 characters of it, with the runs that used it."""
+        return await self._transport.send(operations.protocol(project, sha256))
+
+    async def protocol_differences(
+        self, project: str, sha256: str, other: str
+    ) -> types.ProtocolDifferences:
+        """Every line in which two differ: results under different ones are never compared."""
+        return await self._transport.send(operations.protocol_differences(project, sha256, other))
+
     async def ask(
         self,
         project: str,
@@ -493,6 +514,24 @@ class AsyncClient:
     async def dataset(self, project: str, dataset: str) -> types.DatasetDetail:
         """One dataset by its id, with its files."""
         return await self._transport.send(operations.dataset(project, dataset))
+
+    async def dataset_looks(self, project: str, dataset: str, *, limit: int = 100) -> types.Looks:
+        """How often its held-out splits were looked at and may be, and the newest readings."""
+        return await self._transport.send(operations.dataset_looks(project, dataset, limit=limit))
+
+    async def look_sign(
+        self, project: str, dataset: str, split: str, *, look: int, person: str, reason: str
+    ) -> types.SignOff:
+        """Let `person`, by username and not oneself, take look number `look` beyond the budget."""
+        body = {"split": split, "look": look, "person": person, "reason": reason}
+        return await self._transport.send(operations.look_sign(project, dataset, body))
+
+    async def look_budget(
+        self, project: str, dataset: str, split: str, looks: int | None
+    ) -> tuple[types.SplitLooks, ...]:
+        """How many looks at a split need no second person, None for any number; for admins."""
+        body = {"split": split, "looks": looks}
+        return await self._transport.send(operations.look_budget(project, dataset, body))
 
     async def freeze(
         self,
