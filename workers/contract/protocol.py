@@ -94,7 +94,9 @@ def stated(report: Any) -> StatedProtocol | None:
     """The protocol in a summary or report; None where there is none, or one whose hash is not that
     of its content. A trainer wrote it, so nothing in it is taken on trust."""
     found = report.get(KEY) if isinstance(report, Mapping) else None
-    content = found.get("content") if isinstance(found, Mapping) else None
+    if not isinstance(found, Mapping):
+        return None
+    content = found.get("content")
     if not isinstance(content, Mapping) or not content:
         return None
     try:

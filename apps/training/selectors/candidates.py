@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any
+from typing import Any, TypeGuard
 
 from apps.training.models import Run, RunInput
 from apps.training.selectors.protocols import protocol_of
@@ -75,5 +75,5 @@ def _statistic(summary: Any, source: str, name: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)

@@ -102,8 +102,11 @@ class Datasets(Group):
         self, dataset: str, split: str, *, look: int, person: str, reason: str
     ) -> types.SignOff:
         """See `AsyncClient.look_sign`."""
-        more = {"look": look, "person": person, "reason": reason}
-        return self._do(self._client.look_sign(self._slug, dataset, split, **more))
+        return self._do(
+            self._client.look_sign(
+                self._slug, dataset, split, look=look, person=person, reason=reason
+            )
+        )
 
     def look_budget(
         self, dataset: str, split: str, looks: int | None
