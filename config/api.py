@@ -9,6 +9,7 @@ from apps.evaluation.api.head_to_heads import router as head_to_heads
 from apps.evaluation.api.models import router as reward_models
 from apps.evaluation.api.playground import router as playground
 from apps.evaluation.api.promotion import router as promotion
+from apps.evaluation.api.protocols import router as protocols
 from apps.evaluation.api.rounds import router as rounds
 from apps.evaluation.api.score import router as scores
 from apps.evaluation.api.sheets import router as sheets
@@ -53,6 +54,7 @@ for _router in (
     models,
     reward_models,
     rounds,
+    protocols,
     scores,
     playground,
     head_to_heads,

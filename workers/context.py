@@ -25,6 +25,7 @@ from workers.contract.events import (
     Metrics,
     Progress,
     RecipeError,
+    SplitRead,
 )
 from workers.contract.jobs import KEPT_CHECKPOINTS, InputRef, JobSpec
 
@@ -70,6 +71,8 @@ class RunContext:
     _progress_at: float = field(default=-math.inf)
     _phase: str = ""
     _saved: dict[int, list[str]] = field(default_factory=dict)  # step -> tags
+    _datasets: dict[Path, str] = field(default_factory=dict)  # folder -> role
+    _read: set[tuple[str, str]] = field(default_factory=set)  # role and split, already reported
 
     # --- before the first step ---
 
@@ -172,7 +175,18 @@ class RunContext:
         """The verified local folder of the input `role`; `RecipeError` when absent or damaged."""
         ref = self._input(role)
         self.phase(f"fetching the input {role}")
-        return self._tree(ref.uri, ref.sha256, f"input '{role}'", with_state=False)
+        folder = self._tree(ref.uri, ref.sha256, f"input '{role}'", with_state=False)
+        if ref.kind == "snapshot":
+            self._datasets.setdefault(folder, role)
+        return folder
+
+    def split_read(self, folder: Path, split: str, items: int) -> None:
+        """A file of a dataset was read (`workers.data.snapshot.observe`): reported the first time,
+        where it is one of this run's inputs."""
+        role = self._datasets.get(folder)
+        if role is not None and (role, split) not in self._read:
+            self._read.add((role, split))
+            self.emit(SplitRead(role, split, items))
 
     def input_file(self, role: str) -> Path:
         """The verified local copy of the single file that is the input `role`; `RecipeError` when

@@ -39,6 +39,7 @@ from workers.context import Preflight, RunContext
 from workers.contract.events import Cancelled, Event, Failed, Fault, Finished, Opened, RecipeError
 from workers.contract.jobs import JobSpec, spec_from_json
 from workers.control import CANCEL, CONTROL_FILE, STOP, Command, command_read
+from workers.data.snapshot import observe
 from workers.emitter import EVENTS_FILE, Emitter
 from workers.machine_curves import MachineCurves
 from workers.printed import OUTPUT_FILE, Printed
@@ -129,6 +130,7 @@ def train(spec: JobSpec, workdir: Path, writer: Writer | None, stop: StopSignal)
             preflight=preflight,
         )
         resumed_from = spec.resume.step if spec.resume else None
+        observe(context.split_read)
         context.emit(Opened(resumed_from_step=resumed_from, environment=environment(spec)))
         if printed is not None:
             printed.start()

@@ -11,6 +11,8 @@ from typing import Any
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
+from workers.contract.protocol import StatedProtocol
+
 
 @dataclass(frozen=True, slots=True)
 class NavItem:
@@ -70,6 +72,7 @@ class RunResult:
     method: its kind (sft, reward, dpo, ppo); seconds: of its attempts' work, wall time; splits: a
     reward model's report by file; win_rate: {value, low, high, n…} of an evaluation of its model
     against SFT, by the judge that it was not trained on; None where nobody has evaluated it.
+    protocol: by what that was measured; None where it was before protocols were kept.
     """
 
     method: str
@@ -80,6 +83,7 @@ class RunResult:
     seconds: float | None
     splits: Mapping[str, Mapping[str, Any]]
     win_rate: Mapping[str, Any] | None
+    protocol: StatedProtocol | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +223,7 @@ _voting: set[str] = set()
 _uploads: set[str] = set()
 _self_limited: set[str] = set()
 _playbook: list[Callable[[str, str], str]] = []
+_protocol_pages: list[Callable[[str, str, str], str]] = []
 
 
 def nav_add(item: NavItem) -> None:
@@ -536,6 +541,17 @@ def playbook_set(find: Callable[[str, str], str]) -> None:
 def playbook_url(slug: str, rule: str) -> str:
     """Where the playbook says what to do about a rule that fired; empty where it says nothing."""
     return next((find(slug, rule) for find in _playbook), "")
+
+
+def protocol_pages_set(find: Callable[[str, str, str], str]) -> None:
+    """`find` takes a project's slug and the hashes of one protocol of an evaluation, or of two, and
+    gives the page of it, or of what differs between them; the second hash may be empty."""
+    _protocol_pages[:] = [find]
+
+
+def protocol_url(slug: str, one: str, other: str = "") -> str:
+    """Where a protocol is shown, or two beside each other; empty where no app shows them."""
+    return next((find(slug, one, other) for find in _protocol_pages), "")
 
 
 def voting_add(*url_names: str) -> None:

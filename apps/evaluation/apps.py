@@ -12,9 +12,11 @@ from apps.common.registry import (
     SamplePanel,
     audit_subjects_add,
     card_lines_add,
+    end_listener_add,
     flagged_listener_add,
     named_models_add,
     nav_add,
+    protocol_pages_set,
     run_tab_add,
     run_uses_add,
     sample_panel_set,
@@ -29,7 +31,9 @@ class EvaluationConfig(AppConfig):
     def ready(self) -> None:
         from apps.accounts.selectors import named_by
         from apps.evaluation.models import HeadToHead
+        from apps.evaluation.services.protocols import evaluation_ended
         from apps.evaluation.services.ranking import run_uses
+        from apps.evaluation.views.protocols import protocol_address
         from apps.training.models import Checkpoint
 
         audit_subjects_add(
@@ -41,6 +45,16 @@ class EvaluationConfig(AppConfig):
         run_tab_add(RunTab("suite", "Checks", "evaluation:run_checks", when=_has_checks))
         run_tab_add(
             RunTab("people", "People", "evaluation:run_people", when=_is_finished_evaluation)
+        )
+        end_listener_add(evaluation_ended)
+        protocol_pages_set(protocol_address)
+        run_tab_add(
+            RunTab(
+                "protocol",
+                "Protocol",
+                "evaluation:run_protocol",
+                when=lambda run: run.kind == "evaluate",
+            )
         )
         self_limited_add("api:score")  # two requests wait for scores in a process, no more
         staff = frozenset({"engineer", "admin"})

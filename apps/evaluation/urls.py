@@ -1,5 +1,5 @@
-"""Addresses of reward models, the playground, head-to-heads, verdicts and audit sheets, and models
-in service. A single model comes last: its id matches any word."""
+"""Addresses of reward models, protocols, the playground, head-to-heads, verdicts and audit sheets,
+and models in service. A single model comes last: its id matches any word."""
 
 from django.urls import path
 
@@ -9,6 +9,7 @@ from apps.evaluation.views import (
     models,
     playground,
     promotion,
+    protocols,
     ranking,
     sheets,
     status,
@@ -66,6 +67,15 @@ urlpatterns = [
     path(f"{_SHEETS_ONE}judge/", sheets.sheet_judge, name="sheet_judge"),
     path(f"{_SHEETS_ONE}judge/undo/", sheets.item_undo_view, name="item_undo"),
     path(f"{_SHEETS_ONE}judge/<str:item_id>/", sheets.item_judge_view, name="item_judge"),
+    # protocols
+    path("<slug:slug>/protocols/", protocols.protocol_list, name="protocols"),
+    path("<slug:slug>/protocols/<str:sha256>/", protocols.protocol, name="protocol"),
+    path(
+        "<slug:slug>/protocols/<str:sha256>/against/<str:other>/",
+        protocols.protocol_diff,
+        name="protocol_diff",
+    ),
+    path("<slug:slug>/runs/<str:run_id>/protocol/", protocols.run_protocol, name="run_protocol"),
     # ranking
     path(_RANKING_ONE, ranking.ranking, name="ranking"),
     path(f"{_RANKING_ONE}send/", ranking.ranking_send, name="ranking_send"),

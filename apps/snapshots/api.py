@@ -9,15 +9,17 @@ from ninja import Field, Query, Router, Schema, Status
 from pydantic import ConfigDict
 
 from apps.accounts.api_auth import needs
-from apps.accounts.permissions import READERS, STAFF, project_for
+from apps.accounts.permissions import ADMIN, READERS, STAFF, project_for
+from apps.accounts.selectors import person_named
 from apps.common.errors import DomainError
 from apps.common.row_files import download_response
 from apps.snapshots import exports
-from apps.snapshots.models import Snapshot
+from apps.snapshots.models import Snapshot, SplitAccess
 from apps.snapshots.recipe import PRIVATE_SPLITS
-from apps.snapshots.selectors import comparing, lineage, snapshots
+from apps.snapshots.selectors import comparing, lineage, looks, snapshots
 from apps.snapshots.services import freezing, mixing
 from apps.snapshots.services.importing import snapshot_import
+from apps.snapshots.services.looks import look_budget_set, look_sign
 from apps.snapshots.services.suites import suite_add
 
 router = Router(tags=["datasets"])
@@ -86,6 +88,68 @@ class FileOut(Schema):
 
 class SnapshotDetailOut(SnapshotOut):
     files: list[FileOut] = Field(default_factory=list)
+
+
+class SignOffOut(Schema):
+    look: int
+    person: str = Field(description="who may look")
+    signed_by: str
+    reason: str
+    at: datetime
+
+
+class SplitLooksOut(Schema):
+    split: str
+    rows: int
+    looks: int = Field(description="taken: runs, and readings by people")
+    budget: int | None = Field(description="looks that need no second person; null for any number")
+    next_look: int
+    next_alpha: float = Field(description="what the next one may be tested at")
+    needs_second_person: bool = Field(description="whether the next one does")
+    signed: list[SignOffOut] = Field(description="of the next look")
+
+
+class ReadingOut(Schema):
+    split: str
+    purpose: str = Field(description="kind of the run, or what a person did")
+    run: str = Field(description="empty where a person read it")
+    person: str
+    protocol_sha256: str
+    items: int
+    at: datetime
+
+    @classmethod
+    def of(cls, row: SplitAccess) -> "ReadingOut":
+        return cls(
+            split=row.split,
+            purpose=row.purpose,
+            run=row.run,
+            person=row.person_name,
+            protocol_sha256=row.protocol_sha256,
+            items=row.n_items,
+            at=row.at,
+        )
+
+
+class LooksOut(Schema):
+    splits: list[SplitLooksOut]
+    readings: list[ReadingOut] = Field(description="newest first")
+
+
+class SignOffIn(Schema):
+    model_config = ConfigDict(extra="forbid")
+
+    split: str = Field(max_length=24)
+    look: int = Field(ge=1, description="its number, as `next_look` says")
+    person: str = Field(max_length=254, description="username of who may look; not your own")
+    reason: str = Field(max_length=500)
+
+
+class LookBudgetIn(Schema):
+    model_config = ConfigDict(extra="forbid")
+
+    split: str = Field(max_length=24)
+    looks: int | None = Field(description="null for any number")
 
 
 class LossOut(Schema):
@@ -311,8 +375,95 @@ def snapshot_export(
 ) -> HttpResponseBase:
     project, _role = project_for(request.user, slug, STAFF)
     found = snapshots.snapshot_get(project=project, snapshot_id=snapshot_id)
-    sent = exports.snapshot_export(snapshot=found, split=split, form=format, shape=shape)
+    sent = exports.snapshot_export(
+        snapshot=found, split=split, form=format, shape=shape, user=request.user
+    )
     return download_response(sent)
+
+
+LOOKS = "/projects/{slug}/snapshots/{snapshot_id}/looks"
+
+
+def _split_looks(found: Snapshot) -> list[SplitLooksOut]:
+    return [
+        SplitLooksOut(
+            split=one.split,
+            rows=one.rows,
+            looks=one.used,
+            budget=one.budget,
+            next_look=one.next_look,
+            next_alpha=one.alpha,
+            needs_second_person=one.needs_second_person,
+            signed=[
+                SignOffOut(
+                    look=row.look,
+                    person=row.person.username,
+                    signed_by=row.signed_by.username,
+                    reason=row.reason,
+                    at=row.at,
+                )
+                for row in one.signed
+            ],
+        )
+        for one in looks.looks_of(found)
+    ]
+
+
+@router.get(
+    LOOKS, auth=needs("read"), response=LooksOut, summary="Who looked at its held-out splits"
+)
+def snapshot_looks(
+    request: HttpRequest, slug: str, snapshot_id: str, limit: int = Query(100, ge=0, le=1000)
+) -> LooksOut:
+    """How often each may be looked at, and the newest readings."""
+    project, _role = project_for(request.user, slug, READERS)
+    found = snapshots.snapshot_get(project=project, snapshot_id=snapshot_id)
+    rows = looks.accesses_of(found, most=limit)
+    return LooksOut(splits=_split_looks(found), readings=[ReadingOut.of(row) for row in rows])
+
+
+@router.post(
+    LOOKS + "/sign", auth=needs("write"), response={201: SignOffOut}, summary="Sign one more look"
+)
+def snapshot_look_sign(
+    request: HttpRequest, slug: str, snapshot_id: str, payload: SignOffIn
+) -> Status:
+    """Let somebody else take the next look at a split, beyond its budget, with a reason."""
+    project, _role = project_for(request.user, slug, STAFF)
+    found = snapshots.snapshot_get(project=project, snapshot_id=snapshot_id)
+    person = person_named(payload.person)
+    row = look_sign(
+        snapshot=found,
+        split=payload.split,
+        look=payload.look,
+        person=person,
+        by=request.user,
+        reason=payload.reason,
+    )
+    made = SignOffOut(
+        look=row.look,
+        person=row.person.username,
+        signed_by=request.user.username,
+        reason=row.reason,
+        at=row.at,
+    )
+    return Status(201, made)
+
+
+@router.put(
+    LOOKS + "/budget",
+    auth=needs("write"),
+    response=list[SplitLooksOut],
+    summary="How many looks are free",
+)
+def snapshot_look_budget(
+    request: HttpRequest, slug: str, snapshot_id: str, payload: LookBudgetIn
+) -> list[SplitLooksOut]:
+    """Of a held-out split; null for any number. For admins."""
+    project, _role = project_for(request.user, slug, frozenset({ADMIN}))
+    found = snapshots.snapshot_get(project=project, snapshot_id=snapshot_id)
+    look_budget_set(snapshot=found, split=payload.split, looks=payload.looks, by=request.user)
+    return _split_looks(found)
 
 
 @router.get(

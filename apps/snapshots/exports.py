@@ -14,7 +14,9 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from django.core.cache import cache
+from django.db import transaction
 
+from apps.accounts.models import User
 from apps.common.errors import Conflict, DomainError, Missing, Unavailable
 from apps.common.row_files import MEDIA, ROW_FORMATS, Export, first_and_all, rows_content
 from apps.snapshots import formats
@@ -22,6 +24,7 @@ from apps.snapshots.assembling.rows import Row
 from apps.snapshots.formats import Shape, SourceFiles
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import SOFT, public
+from apps.snapshots.services.looks import splits_read
 from apps.snapshots.services.writing import folder_zipped, frozen_zipped
 from apps.snapshots.storage import artifact_open, artifact_store
 from workers.artifacts import MANIFEST, ArtifactError, ArtifactMissing, StoreUnreachable
@@ -35,13 +38,19 @@ def snapshot_splits(snapshot: Snapshot) -> list[str]:
 
 
 def snapshot_export(
-    *, snapshot: Snapshot, split: str = "", form: str = "jsonl", shape: str = ""
+    *,
+    snapshot: Snapshot,
+    split: str = "",
+    form: str = "jsonl",
+    shape: str = "",
+    user: User | None = None,
 ) -> Export:
     """One split as one kind of file, or (zip) everything as a Hugging Face dataset folder.
 
-    shape: a key of `apps.snapshots.formats.SHAPES`; empty for the frozen form. Errors: `Conflict`
-    when not frozen or damaged, `DomainError` for an unknown form or file, `Missing` for a split
-    that this snapshot does not have or that has no row in this form.
+    shape: a key of `apps.snapshots.formats.SHAPES`; empty for the frozen form. What `user` reads of
+    held-out splits is a look at each. Errors: `Conflict` when not frozen or damaged, or beyond a
+    split's budget, `DomainError` for an unknown form or file, `Missing` for a split that this
+    snapshot does not have or that has no row in this form.
     """
     if snapshot.state != Snapshot.State.FROZEN:
         raise Conflict("Only a frozen dataset can be exported.", code="not_frozen")
@@ -56,7 +65,10 @@ def snapshot_export(
         stem = f"{stem}-{chosen.key}"
     name = f"{stem}.zip" if form == "zip" else f"{stem}-{split}.{form}"
     try:
-        return Export(name, MEDIA[form], _content(snapshot, split, form, chosen, stem))
+        with transaction.atomic():  # what could not be opened was not read
+            splits = snapshot_splits(snapshot) if form == "zip" else [split]
+            splits_read(snapshot=snapshot, splits=splits, purpose="export", person=user)
+            return Export(name, MEDIA[form], _content(snapshot, split, form, chosen, stem))
     except StoreUnreachable as error:
         raise Unavailable(f"{error}.") from error
     except ArtifactError as error:

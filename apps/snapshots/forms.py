@@ -1,4 +1,5 @@
-"""The form of a new preference dataset; what it means is `SnapshotRecipe`'s business."""
+"""The form of a new preference dataset; what it means is `SnapshotRecipe`'s business. And those of
+looks at held-out splits."""
 
 import math
 from collections.abc import Sequence
@@ -8,7 +9,7 @@ from typing import Any
 from django import forms
 from django.http import QueryDict
 
-from apps.accounts.models import Project
+from apps.accounts.models import Project, User
 from apps.common.errors import DomainError
 from apps.labeling.forms.rule import CUSTOM, PresetForm, UnitField, percent
 from apps.snapshots.display import LossLine
@@ -27,6 +28,7 @@ from apps.snapshots.recipe import (
     recipe_from_json,
 )
 from apps.snapshots.selectors import snapshots
+from apps.snapshots.services.looks import MOST_LOOKS
 
 _SPLITS = {
     "train_share": TRAIN,
@@ -349,3 +351,27 @@ def _is_many(value: Any) -> bool:
 
 def _counted(rows: list[tuple[str, int]]) -> list[tuple[str, str]]:
     return [(value, f"{value} ({n:,})") for value, n in rows]
+
+
+# Looks at held-out splits.
+
+
+class LookSignForm(forms.Form):
+    """A second person's yes to one more look."""
+
+    split = forms.CharField(max_length=24)
+    look = forms.IntegerField(min_value=1)
+    person = forms.ModelChoiceField(User.objects.none())
+    reason = forms.CharField(max_length=500)
+
+    def __init__(self, *args: Any, people: list[User], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        ids = [one.pk for one in people]
+        self.fields["person"].queryset = User.objects.filter(pk__in=ids)
+
+
+class LookBudgetForm(forms.Form):
+    """How many looks at a split are free; empty for any number."""
+
+    split = forms.CharField(max_length=24)
+    looks = forms.IntegerField(min_value=0, max_value=MOST_LOOKS, required=False)

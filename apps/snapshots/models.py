@@ -1,7 +1,8 @@
 """Frozen datasets: what went in, what was left out and why, and the files with their hashes."""
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
+from django.utils import timezone
 
 from apps.accounts.models import Project, User
 from apps.common.models import Named
@@ -130,3 +131,100 @@ class SnapshotRow(models.Model):
 
     def __str__(self) -> str:
         return f"{self.comparison_id} in {self.snapshot_id}"
+
+
+class SplitAccess(models.Model):
+    """Somebody read a file of a frozen dataset: a run, or a person. Written by whoever read it, in
+    the same transaction; never changed or deleted (a database trigger refuses it), and it stays
+    when the run, the dataset or the project goes. `protocol_sha256`: where the reader knew it."""
+
+    id = models.BigAutoField(primary_key=True)
+    project = models.ForeignKey(
+        Project, on_delete=models.DO_NOTHING, db_constraint=False, related_name="+"
+    )
+    snapshot = models.ForeignKey(
+        Snapshot, on_delete=models.DO_NOTHING, db_constraint=False, related_name="accesses"
+    )
+    split = models.CharField(max_length=24)
+    purpose = models.CharField(max_length=20, help_text="kind of the run, or what a person did")
+    run = models.CharField(max_length=16, blank=True, help_text="its id; empty for a person's")
+    attempt = models.PositiveIntegerField(null=True, blank=True)
+    seq = models.BigIntegerField(null=True, blank=True, help_text="number of the event")
+    person = models.ForeignKey(
+        User,
+        null=True,
+        blank=True,
+        on_delete=models.DO_NOTHING,
+        db_constraint=False,
+        related_name="+",
+    )
+    person_name = models.CharField(max_length=150, blank=True)
+    protocol_sha256 = models.CharField(max_length=64, blank=True)
+    n_items = models.PositiveIntegerField(help_text="rows read")
+    at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["run", "attempt", "seq"],
+                condition=~Q(run=""),
+                name="split_access_once_per_event",
+            ),
+            models.CheckConstraint(
+                condition=~Q(run="") | Q(person__isnull=False), name="split_access_has_a_reader"
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["snapshot", "split", "id"], name="split_access_by_split"),
+            models.Index(fields=["run"], name="split_access_by_run"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.split} of {self.snapshot_id} by {self.run or self.person_name}"
+
+
+class SplitBudget(models.Model):
+    """How many looks at a split are free; None: any number. Where there is no row,
+    `apps.snapshots.recipe.DEFAULT_LOOKS` says it."""
+
+    snapshot = models.ForeignKey(Snapshot, on_delete=models.CASCADE, related_name="budgets")
+    split = models.CharField(max_length=24)
+    looks = models.PositiveSmallIntegerField(null=True, blank=True)
+    set_by = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="+")
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["snapshot", "split"], name="split_budget_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.looks} looks at {self.split} of {self.snapshot_id}"
+
+
+class SplitSignOff(models.Model):
+    """A second person lets `person` take the look number `look` at a split, beyond its budget."""
+
+    id = models.BigAutoField(primary_key=True)
+    snapshot = models.ForeignKey(Snapshot, on_delete=models.CASCADE, related_name="sign_offs")
+    split = models.CharField(max_length=24)
+    look = models.PositiveIntegerField()
+    person = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
+    signed_by = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
+    reason = models.CharField(max_length=500)
+    at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["id"]
+        constraints = [
+            models.CheckConstraint(
+                condition=~Q(person=F("signed_by")), name="split_sign_off_by_another"
+            ),
+            models.CheckConstraint(condition=~Q(reason=""), name="split_sign_off_says_why"),
+            models.UniqueConstraint(
+                fields=["snapshot", "split", "look", "person"], name="split_sign_off_once"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"look {self.look} at {self.split} of {self.snapshot_id}"

@@ -25,6 +25,9 @@ DRAWN_SPLITS = (TRAIN, SMOKE, DEV, PUBLIC_TEST, PRIVATE_TEST, HUMAN_AUDIT)
 SPLITS = (*DRAWN_SPLITS, HELDOUT_GROUPS, HELDOUT_ANNOTATORS)
 # Kept in a tree of their own, which no run is given: what nobody sees nobody tunes on.
 PRIVATE_SPLITS = frozenset({PRIVATE_TEST, HUMAN_AUDIT})
+# Looks at a split before a second person is asked, unless an admin says otherwise; others have no
+# such number: every training reports on them.
+DEFAULT_LOOKS: Mapping[str, int] = {PRIVATE_TEST: 5}
 DEFAULT_SHARES: Mapping[str, float] = {
     TRAIN: 0.8,
     SMOKE: 0.01,
@@ -49,6 +52,7 @@ def public(by_split: Mapping[str, Any]) -> dict[str, Any]:
 
 __all__ = [
     "BALANCE",
+    "DEFAULT_LOOKS",
     "DEV",
     "DRAWN_SPLITS",
     "HELDOUT_ANNOTATORS",

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from apps.snapshots.views import datasets, imports, lineage, mixing, reports
+from apps.snapshots.views import datasets, imports, lineage, looks, mixing, reports
 
 app_name = "snapshots"
 urlpatterns = [
@@ -26,6 +26,10 @@ urlpatterns = [
     ),
     path("<slug:slug>/datasets/<str:snapshot>/rows/", lineage.snapshot_rows, name="rows"),
     path("<slug:slug>/datasets/<str:snapshot>/lineage/", lineage.snapshot_lineage, name="lineage"),
+    # looks
+    path("<slug:slug>/datasets/<str:snapshot>/looks/", looks.looks, name="looks"),
+    path("<slug:slug>/datasets/<str:snapshot>/looks/sign/", looks.look_sign, name="look_sign"),
+    path("<slug:slug>/datasets/<str:snapshot>/looks/limit/", looks.look_budget, name="look_budget"),
     # readiness
     path("<slug:slug>/ready/", reports.ready, name="ready"),
     # datasets

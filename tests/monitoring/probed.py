@@ -22,6 +22,7 @@ from apps.training.services import metrics_store
 from apps.training.services.attempts import run_end
 from tests.people import person_make
 from tests.web.world import run_make
+from workers.contract.protocol import Protocol
 
 N_PROMPTS = 40
 
@@ -96,6 +97,7 @@ def probe_finish(
     file: bool = True,
     answers: Sequence[str] | None = None,
     take: bool = True,
+    protocol: Protocol | None = None,
 ) -> ProbeResult | None:
     """The run ends as the recipe ends it, and its result is taken."""
     named = {"score": scores, **(figures or {})}
@@ -110,6 +112,8 @@ def probe_finish(
         },
         "weights_sha256": weights,
     }
+    if protocol is not None:
+        summary["protocol"] = protocol.to_json()
     if file:
         told = answers or [f"answer {k}" for k in range(len(scores))]
         rows = [

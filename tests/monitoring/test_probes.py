@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -29,6 +30,7 @@ from tests.monitoring.probed import (
     scores_of,
     watch_make,
 )
+from workers.contract.protocol import Protocol
 
 pytestmark = pytest.mark.usefixtures("artifacts", "wire")
 
@@ -304,6 +306,44 @@ def test_other_prompts_than_at_the_baseline_are_no_comparison(project: Project):
     watch.refresh_from_db()
     result = probed(watch, scores_of())
     assert [one["rule"] for one in result.findings] == ["probe_prompts"]
+
+
+ASKED = Protocol(
+    prompts={"sha256": "1" * 64, "count": 40},
+    rendered={},
+    chat_template={},
+    system_prompt="",
+    sampling={"temperature": 0.7},
+    engine={"policy": {"kind": "transformers", "version": "5.1.0"}},
+    baseline={},
+    judge={},
+    reward={},
+    metric_code="2" * 64,
+    statistics={},
+)
+UPGRADED = replace(ASKED, engine={"policy": {"kind": "transformers", "version": "5.2.0"}})
+
+
+def test_a_probe_by_another_engine_is_refused_with_that_line(project: Project):
+    watch = watch_make(project)
+    scores = scores_of()
+    probed(watch, scores, protocol=ASKED)
+    moved = [score + 2 for score in scores]
+    result = probed(watch, moved, protocol=UPGRADED, weights="b" * 64)
+    assert [one["rule"] for one in result.findings] == ["probe_protocol", "probe_weights"]
+    told = result.findings[0]["message"]
+    assert "engine.policy.version was 5.1.0 and is 5.2.0" in told
+    assert "baseline" not in result.figures["score"], "nothing is compared"
+    result = probed(watch, moved, protocol=ASKED)
+    assert [one["rule"] for one in result.findings] == ["probe_shift"], "measured alike it is"
+
+
+def test_a_baseline_without_a_protocol_is_compared_with_none_that_has_one(project: Project):
+    watch = watch_make(project)
+    probed(watch, scores_of())
+    result = probed(watch, scores_of(1), protocol=ASKED)
+    assert [one["rule"] for one in result.findings] == ["probe_protocol"]
+    assert "from before protocols were kept" in result.findings[0]["message"]
 
 
 def test_damaged_weights_break_the_watch_and_the_next_good_probe_mends_it(project: Project):

@@ -9,9 +9,18 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from pytest_django.fixtures import Settings
 
+from apps.snapshots.models import Snapshot
 from apps.training import selectors, services
 from apps.training.models import Alert as AlertRow
-from apps.training.models import Artifact, Checkpoint, MetricBlock, Run, RunAttempt, RunEvent
+from apps.training.models import (
+    Artifact,
+    Checkpoint,
+    MetricBlock,
+    Run,
+    RunAttempt,
+    RunEvent,
+    RunInput,
+)
 from apps.training.models import Sample as SampleRow
 from tests.training.conftest import FakeWire
 from tests.training.reports import batch, measured, report, saved
@@ -30,6 +39,7 @@ from workers.contract import (
     Progress,
     ReviewRequested,
     Sample,
+    SplitRead,
 )
 from workers.contract.events import EVENT_TYPES
 
@@ -44,6 +54,8 @@ FINAL = Failed("bad_config", "configuration", "stepz: is no field")
 
 def test_every_event_of_the_contract_has_an_arm(run: Run) -> None:
     """An event that is added to the contract fails here until somebody decides what it means."""
+    data = Snapshot.objects.create(project=run.project, name="data", kind="prompts")
+    RunInput.objects.create(run=run, role="prompts", snapshot=data)
     examples = [
         OPENED,
         Progress(step=1),
@@ -51,6 +63,7 @@ def test_every_event_of_the_contract_has_an_arm(run: Run) -> None:
         Log(lines=["x"]),
         SAMPLE,
         GENERATED,
+        SplitRead("prompts", "dev", 12),
         Evidence("reward", "r", "trend", 3),
         ALERT,
         ReviewRequested(3, [], "?", "phrase"),

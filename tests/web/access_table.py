@@ -528,6 +528,9 @@ SNAPSHOTS = [
     page("snapshots:export_file", STAFF, args=snapshot, data={"format": "zip"}, ok=409),
     post("snapshots:verify", READERS, args=snapshot),
     post("snapshots:action", STAFF, args=snapshot, data={"action": "cancel"}),
+    page("snapshots:looks", READERS, args=snapshot),
+    post("snapshots:look_sign", STAFF, args=snapshot),
+    post("snapshots:look_budget", ADMINS, args=snapshot),
     # the world's dataset has no private rows
     post("snapshots:private", ADMINS, args=snapshot, data={"split": "private_test"}, ok=404),
     # the world's dataset has no files, which a download says
@@ -541,6 +544,21 @@ SNAPSHOTS_API = [
     api("POST /projects/{slug}/snapshots/mixtures", STAFF, data={"name": "x", "parts": []}, ok=422),
     api("GET /projects/{slug}/snapshots/{snapshot_id}", READERS, args=snapshot_id),
     api("POST /projects/{slug}/snapshots/{snapshot_id}/verify", READERS, args=snapshot_id),
+    api("GET /projects/{slug}/snapshots/{snapshot_id}/looks", READERS, args=snapshot_id),
+    api(
+        "POST /projects/{slug}/snapshots/{snapshot_id}/looks/sign",
+        STAFF,
+        args=snapshot_id,
+        data={"split": "none", "look": 1, "person": "ana", "reason": "Why not"},
+        ok=404,
+    ),
+    api(
+        "PUT /projects/{slug}/snapshots/{snapshot_id}/looks/budget",
+        ADMINS,
+        args=snapshot_id,
+        data={"split": "none", "looks": 5},
+        ok=404,
+    ),
     api(
         "GET /projects/{slug}/snapshots/{snapshot_id}/export",
         STAFF,
@@ -790,6 +808,23 @@ SCORES_API = [
         ok=503,
     ),
     api("GET /scores/{score_id}", SIGNED_IN, args={"score_id": "none"}, ok=404),
+]
+
+NO_PROTOCOL = {"sha256": "0" * 64}
+NO_PROTOCOLS = NO_PROTOCOL | {"other": "1" * 64}
+PROTOCOLS = [
+    page("evaluation:protocols", STAFF),
+    page("evaluation:protocol", STAFF, args=NO_PROTOCOL, ok=404),
+    page("evaluation:protocol_diff", STAFF, args=NO_PROTOCOLS, ok=404),
+    page("evaluation:run_protocol", STAFF, args=run_id),
+    api("GET /projects/{slug}/evaluation-protocols", STAFF),
+    api("GET /projects/{slug}/evaluation-protocols/{sha256}", STAFF, args=NO_PROTOCOL, ok=404),
+    api(
+        "GET /projects/{slug}/evaluation-protocols/{sha256}/differences/{other}",
+        STAFF,
+        args=NO_PROTOCOLS,
+        ok=404,
+    ),
 ]
 
 QUESTION_ASKED = "/projects/{slug}/playground/{question_id}"
@@ -1060,6 +1095,7 @@ TABLE: list[Line] = [
     *PROMOTION_API,
     *SCORES_API,
     *PLAYGROUND,
+    *PROTOCOLS,
     *PEOPLE_AND_MODELS,
     *PEOPLE_AND_MODELS_API,
     *VERDICTS,

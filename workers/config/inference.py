@@ -157,6 +157,15 @@ class EvaluateSettings(AnsweringSettings):
         maximum=0.5,
         section=Section.BOOKKEEPING,
     )
+    repeats: int = option(
+        1,
+        "How often both models answer all prompts, each time with other seeds; the figures are the "
+        "first one's. 3 measure how far they move without any change of a model.",
+        unit="times",
+        minimum=1,
+        maximum=20,
+        section=Section.ROLLOUTS,
+    )
     latency_requests: int = option(
         20,
         "Answers of the policy timed one at a time, where it answers (its server, or here), with "

@@ -24,6 +24,7 @@ from workers.contract.events import (
     Progress,
     ReviewRequested,
     Sample,
+    SplitRead,
     envelope_from_json,
     envelope_to_json,
 )
@@ -55,6 +56,7 @@ __all__ = [
     "Resume",
     "ReviewRequested",
     "Sample",
+    "SplitRead",
     "envelope_from_json",
     "envelope_to_json",
     "spec_from_json",

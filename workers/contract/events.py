@@ -104,6 +104,16 @@ class Generated:
 
 
 @dataclass(frozen=True, slots=True)
+class SplitRead:
+    """A file of the dataset that is the input `role` was read: `items` rows of `split`. Once per
+    attempt, role and split."""
+
+    role: str
+    split: str
+    items: int
+
+
+@dataclass(frozen=True, slots=True)
 class Histogram:
     """How a figure was spread at a step: `counts[i]` values lay in `edges[i]` to `edges[i + 1]`."""
 
@@ -215,6 +225,7 @@ Event = (
     | Log
     | Sample
     | Generated
+    | SplitRead
     | Histogram
     | Evidence
     | Alert
@@ -235,6 +246,7 @@ EVENT_TYPES: dict[str, type] = {
         Log,
         Sample,
         Generated,
+        SplitRead,
         Histogram,
         Evidence,
         Alert,

@@ -3,10 +3,11 @@
     train.jsonl and <split>.jsonl for every evaluation split, card.json with the kind and counts
 
 A row that does not fit raises `RecipeError` (bad_data) naming file, line and field. No torch.
+Every file that is read is reported to whoever asked to be told (`observe`), read to its end or not.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +16,16 @@ from typing import Any
 from workers.contract.events import Fault, RecipeError
 
 TRAIN = "train"
+Observer = Callable[[Path, str, int], None]  # folder, split, rows
+_observers: list[Observer] = []
+
+
+def observe(report: Observer | None) -> None:
+    """From now on `report` is called for each file that is read in this process; None for nobody.
+    A trainer does one run, so there is one."""
+    _observers[:] = [] if report is None else [report]
+
+
 Messages = list[dict[str, str]]
 
 
@@ -167,19 +178,22 @@ def _rows(folder: Path, split: str) -> Iterator[tuple[dict[str, Any], str]]:
     path = folder / f"{split}.jsonl"
     if not path.is_file():
         raise RecipeError("bad_data", Fault.DATA, f"the snapshot has no file {path.name}")
-    empty = True
-    with path.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, start=1):
-            where = f"{path.name} line {number}"
-            try:
-                row = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise _bad(where, f"is no JSON ({error})") from error
-            if not isinstance(row, dict):
-                raise _bad(where, "is no object")
-            empty = False
-            yield row, where
-    if empty and split == TRAIN:
+    number = 0
+    try:
+        with path.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, start=1):
+                where = f"{path.name} line {number}"
+                try:
+                    row = json.loads(line)
+                except json.JSONDecodeError as error:
+                    raise _bad(where, f"is no JSON ({error})") from error
+                if not isinstance(row, dict):
+                    raise _bad(where, "is no object")
+                yield row, where
+    finally:
+        for report in _observers:
+            report(folder, split, number)
+    if not number and split == TRAIN:
         raise RecipeError("bad_data", Fault.DATA, f"{path.name} holds no rows")
 
 

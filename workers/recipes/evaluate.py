@@ -3,34 +3,31 @@
 Inputs: `policy`, `sft`, `prompts`, `reward` unless the reward is a rule, and `judge` where there is
 one. A model answers here, or where it is served (`server`). The reward is what the policy was
 trained to please; only the judge, which it never met, can say that it became better. Both models
-answer the same prompts; differences are paired.
+answer the same prompts; differences are paired. The protocol that the figures were measured by is
+part of the report (docs/evaluation.md); with `repeats` so is how far they move of themselves.
 """
 
 import itertools
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
 from transformers import set_seed
 
-from measures.accuracy import pair_credit
-from measures.estimate import Interval
-from measures.intervals import mean_interval, paired_difference
 from workers.checks.suite import regression
 from workers.config import settings_for
 from workers.config.inference import EvaluateSettings
 from workers.context import RunContext
-from workers.contract.reasons import in_words
+from workers.contract.protocol import KEY
 from workers.data.batches import encode_prompt
 from workers.data.snapshot import Prompt, read_held_out_prompts
-from workers.models.forward import Reference
+from workers.evaluation.answering import answered
+from workers.evaluation.figures import compared, factuality, pass_at, repeat_report
+from workers.evaluation.protocol import protocol_of
 from workers.models.loading import freeze, load_causal, load_tokenizer
 from workers.recipes.generate import sampling_of
 from workers.rewards.build import build_judge, build_reward
-from workers.rewards.rules import phrase_pattern, plain, same_text
 from workers.rewards.source import RewardSource
 from workers.rollouts.drawing import SCORE, Answer, answer, measure_latency, save_latency
 from workers.rollouts.local import derive_seed
@@ -49,41 +46,38 @@ def run(context: RunContext) -> dict[str, Any]:
     served = served_inputs(context, settings.server)
     rows = _prompts(context, settings, served)
     try:
-        policy_answers = _answers(context, settings, rows, "policy", served)
-        sft_answers = _answers(context, settings, rows, "sft", served)
+        answers = {
+            role: answered(context, settings, rows, role, served) for role in ("policy", "sft")
+        }
     except Cancelled:
         return {"step": 0}
-    sources: dict[str, RewardSource] = {
-        "reward": build_reward(context, settings.reward, batch_size=settings.batch_size)
-    }
-    judge = build_judge(context, batch_size=settings.batch_size)
-    if judge is not None:
-        sources["judge"] = judge
-
+    policy, sft = answers["policy"].first, answers["sft"].first
+    sources = _sources(context, settings)
+    rounds = [
+        _scored(context, settings, rows, one, other, sources)
+        for one, other in zip(answers["policy"].rounds, answers["sft"].rounds, strict=True)
+    ]
+    figures, scores, sft_scores = rounds[0]
     report: dict[str, Any] = {
         "prompts": len(rows),
-        "policy": _behaviour(policy_answers),
-        "sft": _behaviour(sft_answers),
+        "policy": _behaviour(policy),
+        "sft": _behaviour(sft),
+        **summaries(served),
+        **figures,
     }
-    report |= summaries(served)
-    scores: dict[str, list[float]] = {}
-    sft_scores: dict[str, list[float]] = {}
-    for name, source in sources.items():
-        scores[name] = _score(source, rows, policy_answers)
-        sft_scores[name] = _score(source, rows, sft_answers)
-        report[name] = _compare(scores[name], sft_scores[name], rows, settings, context.spec.seed)
-    judged = None if judge is None else (judge, scores["judge"])
-    if found := factuality(rows, policy_answers, sft_answers, judged, settings, context.spec.seed):
-        report["factuality"] = found
+    if found := pass_at(rows, policy, sft, settings, context.spec.seed):
+        report["pass_at"] = found
     if found := regression(
         rows,
-        [given.text for given in policy_answers],
-        [given.text for given in sft_answers],
+        [given.text for given in policy],
+        [given.text for given in sft],
         margin=settings.regression_margin,
         replicates=settings.bootstrap_replicates,
         seed=context.spec.seed,
     ):
         report["regression"] = found
+    report["repeats"] = repeat_report([found for found, _, _ in rounds])
+    report[KEY] = protocol_of(context, settings, rows, answers, served).to_json()
     if settings.latency_requests:
         try:
             report["latency"] = _latency(context, settings, rows, served, sources["reward"])
@@ -96,9 +90,9 @@ def run(context: RunContext) -> dict[str, Any]:
             Output(row.messages, given.text, score, None, other.text, other_score)
             for row, given, score, other, other_score in zip(
                 rows,
-                policy_answers,
+                policy,
                 scores["reward"],
-                sft_answers,
+                sft,
                 sft_scores["reward"],
                 strict=True,
             )
@@ -108,12 +102,41 @@ def run(context: RunContext) -> dict[str, Any]:
         context,
         1,
         [row.messages for row in rows][:SHOWN],
-        policy_answers[:SHOWN],
+        policy[:SHOWN],
         rewards=scores["reward"],
-        baselines=sft_answers,
+        baselines=sft,
     )
     context.progress(1, 1, "done")
     return {"step": 1, **report}
+
+
+def _sources(context: RunContext, settings: EvaluateSettings) -> dict[str, RewardSource]:
+    """The reward, and the judge where there is one."""
+    reward = build_reward(context, settings.reward, batch_size=settings.batch_size)
+    judge = build_judge(context, batch_size=settings.batch_size)
+    return {"reward": reward} | ({} if judge is None else {"judge": judge})
+
+
+def _scored(
+    context: RunContext,
+    settings: EvaluateSettings,
+    rows: Sequence[Prompt],
+    policy: Sequence[Answer],
+    sft: Sequence[Answer],
+    sources: Mapping[str, RewardSource],
+) -> tuple[dict[str, Any], dict[str, list[float]], dict[str, list[float]]]:
+    """What each source says of one round of answers, the policy's scores and the baseline's."""
+    seed = context.spec.seed
+    found: dict[str, Any] = {}
+    scores: dict[str, list[float]] = {}
+    others: dict[str, list[float]] = {}
+    for name, source in sources.items():
+        scores[name], others[name] = _score(source, rows, policy), _score(source, rows, sft)
+        found[name] = compared(scores[name], others[name], rows, settings, seed)
+    judged = (sources["judge"], scores["judge"]) if "judge" in sources else None
+    if known := factuality(rows, policy, sft, judged, settings, seed):
+        found["factuality"] = known
+    return found, scores, others
 
 
 def _prompts(
@@ -127,38 +150,6 @@ def _prompts(
     rows = [row for row in rows if row.messages in fitting]
     chosen = [rows[i] for i in choose(len(rows), settings.max_prompts, context.spec.seed)]
     return [row for row in chosen for _ in range(settings.draws)]
-
-
-def _answers(
-    context: RunContext,
-    settings: EvaluateSettings,
-    rows: Sequence[Prompt],
-    role: str,
-    served: Mapping[str, Served],
-) -> list[Answer]:
-    """Answers of one model. The policy's carry their divergence from the SFT model where the whole
-    distribution was sampled, which is when it can be measured; a server's never do."""
-    context.progress(0, 1, f"answering as {role}")
-    sampling = sampling_of(settings, derive_seed(context.spec.seed, "evaluate"))
-    if role in served:
-        return served[role].answer([row.messages for row in rows], sampling)
-    tokenizer = load_tokenizer(context.input_path(role))
-    ids = [encode_prompt(tokenizer, row.messages) for row in rows]
-    whole = settings.temperature > 0 and settings.top_p == 1.0 and settings.top_k == 0
-    known = "sft" not in served or served["sft"].has_weights
-    reference = (
-        Reference(freeze(load_causal(context.input_path("sft"))))
-        if role == "policy" and whole and known
-        else None
-    )
-    return answer(
-        freeze(load_causal(context.input_path(role))),
-        tokenizer,
-        ids,
-        sampling,
-        batch_size=settings.batch_size,
-        reference=reference,
-    )
 
 
 def _latency(
@@ -212,82 +203,6 @@ def _behaviour(answers: Sequence[Answer]) -> dict[str, float | None]:
         "ended_share": float(np.mean([given.ended for given in answers])),
         "kl": float(np.mean(kl)) if kl else None,
     }
-
-
-def _compare(
-    policy: Sequence[float],
-    sft: Sequence[float],
-    rows: Sequence[Prompt],
-    settings: EvaluateSettings,
-    seed: int,
-) -> dict[str, Any]:
-    """Mean scores, their paired difference, the policy's win rate (ties ½), and the share of people
-    who would prefer its answer if they chose as Bradley–Terry has it of these scores: σ of the
-    difference, near ½ where the answers are nearly as good as each other."""
-    clusters = [row.group or row.messages[-1]["content"] for row in rows]
-    options: dict[str, Any] = {
-        "clusters": clusters,
-        "replicates": settings.bootstrap_replicates,
-        "seed": seed,
-    }
-    ahead = np.subtract(policy, sft)
-    results: dict[str, Interval] = {
-        "policy": mean_interval(policy, **options),
-        "sft": mean_interval(sft, **options),
-        "difference": paired_difference(policy, sft, **options),
-        "win_rate": mean_interval(pair_credit(ahead), **options),
-        "people_win_rate": mean_interval(expit(ahead), **options),
-    }
-    return {name: in_words(asdict(interval)) for name, interval in results.items()}
-
-
-def right(given: str, known: str, how: str) -> bool:
-    """Whether an answer is the known one, by `how` of the setting `factuality`."""
-    if how == "exact":
-        return given == known
-    if how == "contains":
-        return phrase_pattern(known).search(plain(given)) is not None
-    return same_text(given, known)
-
-
-def factuality(
-    rows: Sequence[Prompt],
-    policy: Sequence[Answer],
-    sft: Sequence[Answer],
-    judged: tuple[RewardSource, Sequence[float]] | None,
-    settings: EvaluateSettings,
-    seed: int,
-) -> dict[str, Any]:
-    """On prompts whose right answer is known: the share of right answers of both models and their
-    paired difference. judged: the judge and its scores of the policy's answers; then also the share
-    of these that it scores at least as high as the right one, ties ½. Empty where no answer is
-    known, or none is asked for."""
-    known = [i for i, row in enumerate(rows) if row.answer]
-    if settings.factuality == "off" or not known:
-        return {}
-    asked = [rows[i] for i in known]
-    options: dict[str, Any] = {
-        "clusters": [row.group or row.messages[-1]["content"] for row in asked],
-        "replicates": settings.bootstrap_replicates,
-        "seed": seed,
-    }
-
-    def rightly(answers: Sequence[Answer]) -> list[float]:
-        pairs = [(answers[i].text, rows[i].answer) for i in known]
-        return [float(right(text, answer, settings.factuality)) for text, answer in pairs]
-
-    after, before = rightly(policy), rightly(sft)
-    found = {
-        "policy": mean_interval(after, **options),
-        "sft": mean_interval(before, **options),
-        "difference": paired_difference(after, before, **options),
-    }
-    if judged is not None:
-        judge, scores = judged
-        references = judge.score([row.messages for row in asked], [row.answer for row in asked])
-        ahead = np.subtract([scores[i] for i in known], references.values)
-        found["judge_against_right"] = mean_interval(pair_credit(ahead), **options)
-    return {name: in_words(asdict(interval)) for name, interval in found.items()}
 
 
 def _publish(context: RunContext, report: dict[str, Any]) -> None:

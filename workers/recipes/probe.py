@@ -31,8 +31,11 @@ from workers.config.inference import ProbeSettings
 from workers.config.phrases import POLITENESS, REFUSALS, Phrases, plain, refused
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
+from workers.contract.protocol import KEY, Protocol
 from workers.data.batches import pad_right
 from workers.data.snapshot import Messages
+from workers.evaluation.answering import engine_here, engine_there, read_by, read_there
+from workers.evaluation.protocol import probe_protocol
 from workers.models.loading import weights_sha256
 from workers.rewards.model import EnsembleReward, ModelReward
 from workers.rewards.source import RewardSource, Scores, WeightedSum, calibrate
@@ -60,11 +63,17 @@ def run(context: RunContext) -> dict[str, Any]:
             if "policy" not in served:
                 weights["policy"] = weights_sha256((policy := speaker(context, "policy")).model)
                 tokenizer, say = policy.tokenizer, functools.partial(_say, policy)
+                engine, read = (
+                    engine_here(policy.model, BATCH),
+                    functools.partial(read_by, tokenizer),
+                )
             else:
                 asked = served["policy"]
                 tokenizer, say = asked.needed_tokenizer, functools.partial(_have_said, asked)
+                engine, read = engine_there(asked), functools.partial(read_there, asked)
             rows = answered(context, settings, tokenizer, say, reward, pace)
         else:
+            engine, read = engine_here(None, settings.reward_batch_size), None
             rows = scored(context, settings, reward, pace)
     except (Cancelled, asking.Cancelled):
         return {"step": 0}
@@ -87,6 +96,7 @@ def run(context: RunContext) -> dict[str, Any]:
             "figures": figures(rows, settings),
             "weights_sha256": {role: value for role, value in weights.items() if value},
             "rows": len(rows),
+            KEY: _protocol(context, settings, rows, engine, read).to_json(),
         }
         | summaries(served)
     )
@@ -97,6 +107,30 @@ def run(context: RunContext) -> dict[str, Any]:
     context.save_artifact(path, media_type="application/json")
     context.progress(1, 1, "done")
     return {"step": 1, **summary}
+
+
+Read = Callable[[Sequence[Messages]], tuple[str | None, dict[str, Any]]]
+
+
+def _protocol(
+    context: RunContext,
+    settings: ProbeSettings,
+    rows: Sequence[Row],
+    engine: Mapping[str, Any],
+    read: Read | None,
+) -> Protocol:
+    """read: the template and the prompts as the policy reads them; None without a policy."""
+    template, rendered = read([row["prompt"] for row in rows]) if read else (None, {})
+    return probe_protocol(
+        context,
+        settings,
+        [row["prompt"] if read else [row["prompt"], row["response"]] for row in rows],
+        seed=context.spec.seed,
+        code=(answered, scored, figures, compression, distinct, repetition),
+        engine=engine,
+        chat_template=template,
+        rendered=rendered,
+    )
 
 
 @dataclass(frozen=True, slots=True)

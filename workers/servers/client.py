@@ -228,6 +228,24 @@ class Server:
         self.recognise(read.model)
         return read.given
 
+    def version(self) -> str:
+        """Of the server's software, where `GET /version` beside its API says so, as vLLM's does;
+        empty where nothing does. One try: nothing depends on it but what results are kept by."""
+        root = self.settings.url.rstrip("/").removesuffix("/v1")
+        try:
+            with self.open() as by:
+                reply = request(
+                    by,
+                    "GET",
+                    httpx2.URL(f"{root}/version"),
+                    seconds=min(10.0, self.settings.timeout_s),
+                )
+            told = json.loads(reply.body) if reply.status == 200 else None
+        except (TryAgain, TooLong, Encoded, httpx2.HTTPError, ValueError, RecursionError):
+            return ""
+        version = told.get("version") if isinstance(told, Mapping) else None
+        return _written(version)[:LONGEST_NAME] if isinstance(version, str) else ""
+
     def recognise(self, model: str) -> None:
         """Hear what the server says that it is, or said in an earlier attempt; nothing, if it said
         nothing. Raises `RecipeError` once it says otherwise than before."""

@@ -1,5 +1,5 @@
-"""What evaluation keeps: reviews of models, head-to-heads, verdicts on answers, what people were
-asked about outputs, and which policy each stage names."""
+"""What evaluation keeps: protocols, reviews of models, head-to-heads, verdicts on answers, what
+people were asked about outputs, and which policy each stage names."""
 
 from apps.evaluation.models.head_to_head import HeadToHead, Look
 from apps.evaluation.models.promotion import (
@@ -9,6 +9,7 @@ from apps.evaluation.models.promotion import (
     Stage,
     StageChange,
 )
+from apps.evaluation.models.protocols import EvaluationProtocol, ProtocolUse
 from apps.evaluation.models.reviews import (
     AdversarialRound,
     ModelReview,
@@ -20,6 +21,7 @@ from apps.evaluation.models.verdicts import AuditSheet, FlaggedAnswer, SheetItem
 __all__ = [
     "AdversarialRound",
     "AuditSheet",
+    "EvaluationProtocol",
     "FlaggedAnswer",
     "HeadToHead",
     "Look",
@@ -28,6 +30,7 @@ __all__ = [
     "OverrideSignature",
     "PromotionDecision",
     "PromotionRequest",
+    "ProtocolUse",
     "RankedOutput",
     "SheetItem",
     "Stage",

@@ -12,6 +12,7 @@ from apps.training.models import Run
 from apps.training.selectors.results import report_read
 from measures.drift import Shift, paired_shift, speaks, unpaired_shift
 from workers.contract.events import Fault
+from workers.contract.protocol import KEY, StatedProtocol, differences, stated
 from workers.contract.reasons import in_words
 
 # What a probe brought back, and what of it is kept as a baseline.
@@ -33,6 +34,7 @@ class Brought:
     weights: Mapping[str, str] = field(default_factory=dict)
     rows: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     problem: str = ""
+    protocol: StatedProtocol | None = None  # what it was measured by, where the worker says so
 
 
 def brought_by(run: Run) -> Brought:
@@ -48,6 +50,7 @@ def brought_by(run: Run) -> Brought:
         figures=figures,
         weights=_weights(run.summary.get("weights_sha256")),
         rows=_rows(rows if isinstance(rows, list) else [], figures),
+        protocol=stated(run.summary),
     )
 
 
@@ -60,7 +63,11 @@ def baseline_of(found: Brought) -> dict[str, Any]:
             key: {"values": row["values"], "answer": row["answer"]}
             for key, row in found.rows.items()
         },
-    }
+    } | ({KEY: _told(found.protocol)} if found.protocol else {})
+
+
+def _told(protocol: StatedProtocol) -> dict[str, Any]:
+    return {"sha256": protocol.sha256, "content": dict(protocol.content)}
 
 
 def baseline_from(run: Run) -> dict[str, Any] | None:
@@ -114,6 +121,7 @@ def _is_number(value: Any) -> bool:
 
 
 WEIGHTS, SHIFTED, PROMPTS, FAILED = "probe_weights", "probe_shift", "probe_prompts", "probe_failed"
+PROTOCOL = "probe_protocol"
 MOST_CHANGES = 20
 STRONG = 0.5  # deviations; "medium" in Cohen (1988): from here on it is critical
 _FAULT_LINKS: dict[str, str] = {
@@ -141,7 +149,11 @@ def judge_first(found: Brought) -> JudgedProbe:
 def judge(
     watch: Watch, found: Brought, before: Mapping[str, Any] | None, baseline: Mapping[str, Any]
 ) -> JudgedProbe:
-    """`before`: the figures of the probe before this one, if it had the same baseline."""
+    """`before`: the figures of the probe before this one, if it had the same baseline. A probe by
+    another protocol than the baseline's is not compared with it, but for the weights."""
+    if refused := _protocol_findings(found, baseline):
+        findings = refused + _weight_findings(watch, found, baseline)
+        return JudgedProbe(dict(found.figures), findings, {"weights": dict(found.weights)})
     known = {name: now for name, now in found.figures.items() if name in baseline["figures"]}
     figures: dict[str, Any] = {}
     findings = _weight_findings(watch, found, baseline) + _prompt_findings(found, baseline)
@@ -261,6 +273,30 @@ def _weight_findings(
             }
         )
     return findings
+
+
+def _protocol_findings(found: Brought, baseline: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Nothing where neither says by what it was measured: a worker of before, and its baseline."""
+    then = stated(baseline)
+    if found.protocol is None or (then is not None and then.sha256 == found.protocol.sha256):
+        return []
+    if then is None:
+        why = "The baseline is from before protocols were kept."
+    else:
+        lines = differences(then.content, found.protocol.content)
+        told = [f"{path} was {one!s:.60} and is {other!s:.60}" for path, one, other in lines[:3]]
+        more = f"; {len(lines) - 3} more lines differ" if len(lines) > 3 else ""
+        why = "; ".join(told) + more + "."
+    return [
+        {
+            "rule": PROTOCOL,
+            "link": "evaluation",
+            "severity": "warning",
+            "title": "Measured by another protocol than the baseline",
+            "message": f"{why} The metrics are not comparable: reset the baseline once the change "
+            "is intended.",
+        }
+    ]
 
 
 def _prompt_findings(found: Brought, baseline: Mapping[str, Any]) -> list[dict[str, Any]]:

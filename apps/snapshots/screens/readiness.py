@@ -11,6 +11,7 @@ from apps.snapshots.advice import Advice, Facts, Item, Kind, Method
 from apps.snapshots.advice.facts import gain, share
 from apps.snapshots.services.readiness import FactSource, Gathered
 from measures.estimate import Interval
+from workers.contract.protocol import StatedProtocol, differences
 from workers.contract.reasons import reason_words
 
 _NAMES = {
@@ -111,19 +112,35 @@ def _plain(interval: Interval) -> str:
 
 
 def method_rows(runs: Iterable[RunResult]) -> list[MethodRow]:
-    """The project's own policies; reward models are no method of their own."""
+    """The project's own policies; reward models are no method of their own. Win rates stand side by
+    side where one protocol measured them: that of the newest one that has any."""
+    policies = [run for run in runs if run.method != "reward"]
+    rated = [run for run in policies if run.method != "sft" and run.win_rate is not None]
+    axis = next((run.protocol for run in rated if run.protocol is not None), None)
+    refused = {run.url: _refused(run, axis) for run in rated} if len(rated) > 1 else {}
     return [
         MethodRow(
             method=run.method_words,
             name=run.name,
             url=run.url,
-            win_rate=_win_rate(run),
+            win_rate=refused.get(run.url) or _win_rate(run),
             seconds=run.seconds,
             ended_at=run.ended_at,
         )
-        for run in runs
-        if run.method != "reward"
+        for run in policies
     ]
+
+
+def _refused(run: RunResult, axis: StatedProtocol | None) -> str:
+    """Why its win rate does not stand beside the others; empty where it may."""
+    if run.protocol is None:
+        return "not comparable: evaluated before protocols were kept"
+    if axis is None or run.protocol.sha256 == axis.sha256:
+        return ""
+    lines = differences(axis.content, run.protocol.content)
+    path, one, other = lines[0]
+    more = f", and {len(lines) - 1} more lines" if len(lines) > 1 else ""
+    return f"not comparable: {path} is {other!s:.60}, not {one!s:.60}{more}"
 
 
 def _win_rate(run: RunResult) -> str:

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import IO
 
+from django.db import transaction
 from django.utils import timezone
 
 from apps.accounts.models import Project, User
@@ -29,6 +30,7 @@ from apps.snapshots.services.improvements import (
     demonstration_lineage,
     demonstrations_from,
 )
+from apps.snapshots.services.looks import splits_read
 from apps.snapshots.services.mixing import mixture_freeze, mixture_start_again
 from apps.snapshots.services.reporting import report_store
 from apps.snapshots.services.writing import card_of, preferences_write, rows_of
@@ -226,26 +228,28 @@ def snapshot_verify(*, snapshot: Snapshot) -> Verification:
 
 
 def private_split_open(*, snapshot: Snapshot, split: str, by: User) -> IO[bytes]:
-    """The file of a private split, and a line in the audit log that `by` has read it. The caller
-    closes the file. `Missing` for a split that is none of its private ones."""
+    """The file of a private split, with a look at it and a line in the audit log that `by` has read
+    it. The caller closes the file. `Missing` for a split that is none of its private ones,
+    `Conflict` (`look_needs_second_person`) beyond its budget."""
     if (
         snapshot.state != State.FROZEN
         or split not in PRIVATE_SPLITS
         or split not in snapshot.counts.get("rows", {})
     ):
         raise Missing(f"This dataset has no private split '{split}'.", field="split")
-    try:
-        file = artifact_store().open(f"{private_folder_of(snapshot.pk)}/{split}.jsonl")
-    except ArtifactError as error:
-        raise Conflict(f"The file is not there any more: {error}.", code="damaged") from error
-    audit_record(
-        action="snapshot.private_read",
-        actor=by,
-        project=snapshot.project,
-        subject=snapshot.pk,
-        details={"name": snapshot.name, "split": split},
-    )
-    return file
+    with transaction.atomic():
+        splits_read(snapshot=snapshot, splits=[split], purpose="private", person=by)
+        audit_record(
+            action="snapshot.private_read",
+            actor=by,
+            project=snapshot.project,
+            subject=snapshot.pk,
+            details={"name": snapshot.name, "split": split},
+        )
+        try:
+            return artifact_store().open(f"{private_folder_of(snapshot.pk)}/{split}.jsonl")
+        except ArtifactError as error:
+            raise Conflict(f"The file is not there any more: {error}.", code="damaged") from error
 
 
 # --- the steps -----------------------------------------------------------------------------------

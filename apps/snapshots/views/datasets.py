@@ -23,6 +23,7 @@ from apps.snapshots.reports import PARTS
 from apps.snapshots.screens import exports as screen
 from apps.snapshots.selectors import comparing, snapshots
 from apps.snapshots.selectors.comparing import changed_counts
+from apps.snapshots.selectors.looks import held_out
 from apps.snapshots.selectors.prompts import overlap_with_demonstrations
 from apps.snapshots.services import freezing
 from apps.snapshots.services.improvements import improved_count
@@ -161,6 +162,7 @@ def snapshot_detail(request: Request, snapshot: str) -> HttpResponse:
         "n_changed": changed_counts([found]).get(found.pk, 0),
         "may_freeze": request.role in STAFF,
         "may_read_private": request.role in ADMINS,
+        "has_held_out": bool(held_out(found)),
         "making": display.making(found, told, timezone.now()) if draft else None,
         "page_title": found.name,
         "nav": "datasets",
@@ -222,6 +224,7 @@ def snapshot_download(request: Request, snapshot: str) -> HttpResponseBase:
         snapshot=found,
         split=request.GET.get("split", ""),
         form=request.GET.get("format", "jsonl"),
+        user=request.user,
     )
     return download_response(sent)
 
@@ -256,5 +259,6 @@ def export_file(request: Request, snapshot: str) -> HttpResponseBase:
         split=request.GET.get("split", ""),
         form=request.GET.get("format", "jsonl"),
         shape=request.GET.get("shape", ""),
+        user=request.user,
     )
     return download_response(sent)

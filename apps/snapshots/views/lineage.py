@@ -24,6 +24,7 @@ from apps.snapshots.screens import lineage as screen
 from apps.snapshots.selectors import comparing, lineage, snapshots
 from apps.snapshots.selectors.comparing import changed_votes, vote_states
 from apps.snapshots.selectors.lineage import comparison_tree, runs_used
+from apps.snapshots.services.looks import rows_previewed
 
 PER_PAGE = 50
 
@@ -70,6 +71,7 @@ def snapshot_rows(request: Request, snapshot: str) -> HttpResponse:
     rows = snapshots.rows_of(found, wanted)
     page = Paginator(rows, PER_PAGE).get_page(request.GET.get("page"))
     shown = list(page)
+    rows_previewed(snapshot=found, splits=[row.split for row in shown], person=request.user)
     changed = snapshots.changed_by_comparison(found, [row.comparison_id for row in shown])
     context = {
         "page_title": f"Rows of {found.name}",

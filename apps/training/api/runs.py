@@ -10,10 +10,12 @@ from ninja import Field, Query, Router, Schema, Status
 
 from apps.accounts.api_auth import needs
 from apps.accounts.permissions import READERS, STAFF, project_for
+from apps.snapshots.selectors.looks import looks_of_run
 from apps.training import display, selectors, services
 from apps.training.models import Checkpoint, Run, Sample
 from apps.training.selectors import pages
 from apps.training.selectors import queueing as fleet_reading
+from apps.training.selectors.candidates import best_of
 from apps.training.selectors.queueing import queue_lines, queue_words, why_it_waits
 from apps.training.services.held_out import judge_people
 from apps.training.services.housekeeping import LONGEST_NAME, LONGEST_NOTE, MOST_TAGS
@@ -153,7 +155,25 @@ class JudgePeopleOut(Schema):
     independent: bool = Field(description="whether it counts as a second opinion")
 
 
+class RunLookOut(Schema):
+    snapshot: str
+    split: str
+    look: int = Field(description="which look at this split the run was, from 1")
+    budget: int | None = Field(description="looks that need no second person; null for any number")
+    alpha: float = Field(description="what its result may be tested at: 6 · 0.05 / (π² look²)")
+    items: int
+
+
+class BestOfOut(Schema):
+    n: int = Field(description="candidates evaluated by the same protocol")
+    figure: str
+    inflation: float = Field(description="standard errors that the best one lies too high, by luck")
+    amount: float | None = Field(description="the same in the figure's unit; null without interval")
+
+
 class RunDetailOut(RunOut):
+    looks: list[RunLookOut] = Field(description="held-out splits that it read")
+    best_of: BestOfOut | None = Field(description="of the best of several evaluated models")
     judge_people: JudgePeopleOut | None = Field(
         description="who is behind the judge and the reward model; null without both"
     )
@@ -299,6 +319,18 @@ def run_get(request: HttpRequest, slug: str, run_id: str) -> RunDetailOut:
         checkpoints=[CheckpointOut.of(row) for row in selectors.checkpoints(run)],
         open_alerts=sum(a.acknowledged_at is None for a in pages.alerts_of(run)),
         parked_events=selectors.parked_count(run),
+        looks=[
+            RunLookOut(
+                snapshot=one.snapshot.pk,
+                split=one.split,
+                look=one.look,
+                budget=one.budget,
+                alpha=one.alpha,
+                items=one.items,
+            )
+            for one in looks_of_run(run.pk)
+        ],
+        best_of=None if (best := best_of(run)) is None else BestOfOut(**asdict(best)),
     )
 
 

@@ -1,21 +1,30 @@
 """Up to five runs side by side: figures, settings, inputs, alerts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from apps.common.errors import DomainError, Missing
-from apps.common.numbers import figure
+from apps.common.numbers import figure, fixed
 from apps.training import display
 from apps.training.models import Alert, Run, RunInput
 from apps.training.screens.panels import source
+from apps.training.screens.repeat_spread import repeat_words
 from apps.training.selectors import pages
+from apps.training.selectors.protocols import (
+    RepeatFigure,
+    is_evaluation,
+    refusal_of,
+    repeat_claim,
+    repeat_figures,
+)
 from workers.config import recipe_config, recipe_fields
 from workers.contract.metrics import headline_names
 
 MOST = 5
 OFFERED = 200
 NONE = "—"
+REFUSED = "not comparable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +76,18 @@ def runs_asked(project: Any, asked: Sequence[str]) -> list[Run]:
 def compared(runs: Sequence[Run]) -> dict[str, Any]:
     """What the page shows of these runs."""
     alerts = {run.pk: pages.alerts_of(run) for run in runs}
+    refusal = refusal_of(runs)
+    refused = refusal.ids if refusal else set()
+    drawn = [(n, run) for n, run in enumerate(runs, 1) if run.pk not in refused]
     return {
         "columns": [_column(run, runs, alerts[run.pk], n) for n, run in enumerate(runs, 1)],
-        "metrics": _metrics(runs),
+        "refusal": refusal,
+        "metrics": _metrics(runs, refused),
+        "repeat_rows": [] if refusal else _repeat_rows(runs),
         "settings": _settings(runs),
         "inputs": _inputs(runs),
         "alert_rows": _alert_rows(runs, alerts),
-        "sources": [source(run, role="compared", colour=n) for n, run in enumerate(runs, 1)],
+        "sources": [source(run, role="compared", colour=n) for n, run in drawn],
         "same_kind": len({run.kind for run in runs}) == 1,
     }
 
@@ -89,18 +103,56 @@ def _column(run: Run, runs: Sequence[Run], alerts: Sequence[Alert], colour: int)
     )
 
 
-def _metrics(runs: Sequence[Run]) -> list[CompareRow]:
-    """Headline figures, those of the first run's kind first; a run without one has a dash."""
-    tiles: list[Mapping[str, display.MetricTile]] = []
+def _metrics(runs: Sequence[Run], refused: Collection[str]) -> list[CompareRow]:
+    """Headline figures, those of the first run's kind first; a run without one has a dash, and so
+    has one whose results may not stand beside the others'."""
+    tiles: list[Mapping[str, display.MetricTile] | None] = []
     for run in runs:
+        if run.pk in refused:
+            tiles.append(None)
+            continue
         names = headline_names(run.trained_kind)
         found = display.headline_tiles(run, pages.latest_metrics(run, names))
         tiles.append({tile.label: tile for tile in found})
-    labels = dict.fromkeys(label for one in tiles for label in one)
+    labels = dict.fromkeys(label for one in tiles for label in one or ())
     return [
-        CompareRow(label, [_metric_cell(one.get(label)) for one in tiles], differs=True)
+        CompareRow(
+            label,
+            [
+                CompareCell(NONE, REFUSED) if one is None else _metric_cell(one.get(label))
+                for one in tiles
+            ],
+            differs=True,
+        )
         for label in labels
     ]
+
+
+def _repeat_rows(runs: Sequence[Run]) -> list[CompareRow]:
+    """How far each evaluation lies from the first, and whether the systems were told apart: not
+    where the difference lies inside the repeat spread, nor where that was not measured."""
+    evaluated = [run for run in runs if is_evaluation(run)]
+    if len(evaluated) < 2:
+        return []
+    first = repeat_figures(evaluated[0])
+    others = {run.pk: repeat_figures(run) for run in evaluated[1:]}
+    return [
+        CompareRow(
+            repeat_words(name),
+            [
+                _repeat_cell(one, others[run.pk].get(name) if run.pk in others else None)
+                for run in runs
+            ],
+        )
+        for name, one in first.items()
+        if any(name in found for found in others.values())
+    ]
+
+
+def _repeat_cell(first: RepeatFigure, other: RepeatFigure | None) -> CompareCell:
+    if other is None:
+        return CompareCell(NONE)
+    return CompareCell(fixed(other.value - first.value), repeat_claim(first, other))
 
 
 def _metric_cell(tile: display.MetricTile | None) -> CompareCell:

@@ -13,6 +13,7 @@ from django.urls import reverse
 from apps.common.errors import Missing
 from apps.training.models import Run
 from apps.training.selectors.pages import runs_for_list
+from apps.training.selectors.protocols import refusal_of, same_protocol
 from workers.contract.events import is_by_time
 from workers.contract.metrics import (
     BEHAVIOUR,
@@ -134,7 +135,9 @@ class References:
 
 
 def references(run: Run, asked: Iterable[str], *, shape: str, with_seeds: bool) -> References:
-    chosen = _runs(run, asked)
+    wanted = _runs(run, asked)
+    chosen = same_protocol(run, wanted)
+    refusal = refusal_of([run, *(one for one in wanted if one not in chosen)])
     seeds = seeds_beside(run)
     of_band = {one.pk for one in chosen} | ({one.pk for one in seeds} if with_seeds else set())
     as_band = shape == BAND or with_seeds
@@ -153,21 +156,24 @@ def references(run: Run, asked: Iterable[str], *, shape: str, with_seeds: bool) 
     same_kind = runs_for_list(project=run.project, kind=run.kind).exclude(pk=run.pk)
     offered = list(same_kind[:OFFERED])
     offered += [one for one in chosen if one not in offered]
+    if refusal is not None:
+        problem = f"{refusal.message} Its results are not drawn on one axis. {problem}".strip()
     return References(chosen, seeds, as_band, with_seeds, offered, problem)
 
 
 def seeds_beside(run: Run) -> list[Run]:
-    """The other runs of its group."""
+    """The other runs of its group; of evaluations those by a protocol of another seed alone."""
     if not run.group:
         return []
     rows = Run.objects.filter(project=run.project, group=run.group, config=run.config).exclude(
         pk=run.pk
     )
-    return list(rows.order_by("seed")[:MOST_BAND])
+    rows = rows.select_related("project").order_by("seed")
+    return same_protocol(run, list(rows[:MOST_BAND]), over_seeds=True)
 
 
 def band_runs(run: Run, asked: Iterable[str], *, seeds: bool) -> list[Run]:
-    chosen = _runs(run, asked)
+    chosen = same_protocol(run, _runs(run, asked))
     beside = seeds_beside(run) if seeds else []
     return [*chosen, *(one for one in beside if one not in chosen)][:MOST_BAND]
 

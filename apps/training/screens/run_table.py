@@ -10,6 +10,7 @@ from apps.common.numbers import figure
 from apps.training import display
 from apps.training.models import Run
 from apps.training.selectors import pages
+from apps.training.selectors.protocols import is_evaluation, protocol_of
 from workers.config import recipe_config, recipe_fields
 from workers.contract.metrics import headline_names, metric_or_own
 
@@ -17,6 +18,7 @@ MOST_COLUMNS = 6
 MOST_SORTED = 500  # runs that are sorted by a column of choice; of more, the newest
 SETTING, METRIC = "setting:", "metric:"
 NONE = "—"
+OTHER = "another protocol"
 OWN: dict[str, Callable[[Run], Any]] = {
     "name": lambda run: run.name.casefold(),
     "kind": lambda run: run.get_kind_display(),
@@ -51,9 +53,22 @@ class RunTable:
         if self.sort not in OWN and self.sort not in self.chosen:
             self.sort = ""
         self._figures: dict[str, dict[str, Any]] = {}
+        self.refused: set[str] = set()  # evaluations whose figures are not shown
+
+    def measure(self, runs: Iterable[Run]) -> None:
+        """The runs of a page. Of evaluations by several protocols the figures of the first known
+        one are shown and sorted by; those of the others are `refused`."""
+        if not any(key.startswith(METRIC) for key in self.chosen):
+            return
+        stated = {run.pk: protocol_of(run) for run in runs if is_evaluation(run)}
+        found = {key: one.sha256 if one else "" for key, one in stated.items()}
+        if len(found) > 1:
+            axis = next(filter(None, found.values()), None)
+            self.refused = {key for key, sha256 in found.items() if sha256 != axis}
 
     def sorted(self, runs: Sequence[Run]) -> list[Run]:
         """By the column asked for; a run without a value comes last both ways."""
+        self.measure(runs)
         value = OWN.get(self.sort) or (lambda run: self.value(run, self.sort))
         known = [(found, run) for run in runs if (found := value(run)) is not None]
         numbers = all(isinstance(found, int | float) for found, _ in known)
@@ -62,11 +77,17 @@ class RunTable:
         return [run for _, run in known] + [run for run in runs if run.pk not in placed]
 
     def cells(self, run: Run) -> list[str]:
-        return [_words(self.value(run, key)) for key in self.chosen]
+        refused = run.pk in self.refused
+        return [
+            OTHER if refused and key.startswith(METRIC) else _words(self.value(run, key))
+            for key in self.chosen
+        ]
 
     def value(self, run: Run, key: str) -> Any:
         """A setting as its recipe reads it, or the newest number of a metric; None without one."""
         if key.startswith(METRIC):
+            if run.pk in self.refused:
+                return None
             return self._latest(run).get(key.removeprefix(METRIC))
         name = key.removeprefix(SETTING)
         config = recipe_config(run.kind, run.config)

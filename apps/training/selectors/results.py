@@ -14,6 +14,7 @@ from apps.common.json_limits import storable
 from apps.common.registry import RunResult
 from apps.snapshots.storage import artifact_store
 from apps.training.models import Alert, Artifact, Run, RunEvent, RunInput, Sample
+from apps.training.selectors.protocols import protocol_of
 from apps.training.selectors.runs import attempt_ends
 from workers.artifacts import ArtifactError
 
@@ -47,11 +48,11 @@ def _result(run: Run, project: Project) -> RunResult:
         ended_at=run.ended_at,
         seconds=run.seconds,
         splits=splits if isinstance(splits, dict) else {},
-        win_rate=_win_rate(run),
+        **_evaluated(run),
     )
 
 
-def _win_rate(run: Run) -> dict[str, Any] | None:
+def _evaluated(run: Run) -> dict[str, Any]:
     """By the judge that the policy was not trained on; its own reward's opinion is no evidence."""
     link = (
         RunInput.objects.filter(
@@ -65,10 +66,13 @@ def _win_rate(run: Run) -> dict[str, Any] | None:
         .first()
     )
     if link is None:
-        return None
+        return {"win_rate": None}
     judged = link.run.summary.get("judge")
     found = judged.get("win_rate") if isinstance(judged, dict) else None
-    return found if isinstance(found, dict) else None
+    return {
+        "win_rate": found if isinstance(found, dict) else None,
+        "protocol": protocol_of(link.run),
+    }
 
 
 # JSON reports that a run left as files.

@@ -7,8 +7,9 @@ from typing import Any
 from django.utils import timezone
 
 from apps.common.registry import Flagged, alert_raised, answer_flagged
+from apps.snapshots.services.looks import split_access_record
 from apps.training.models import Alert as AlertRow
-from apps.training.models import Artifact, Checkpoint, Run, RunAttempt
+from apps.training.models import Artifact, Checkpoint, Run, RunAttempt, RunInput
 from apps.training.models import Sample as SampleRow
 from apps.training.selectors.results import FLAGGED
 from apps.training.services.attempts import INTERRUPTED, run_end, run_fail_or_retry
@@ -30,6 +31,7 @@ from workers.contract.events import (
     Progress,
     ReviewRequested,
     Sample,
+    SplitRead,
 )
 from workers.contract.jobs import KEPT_CHECKPOINTS
 from workers.contract.wire import ContractError, is_below_run
@@ -121,6 +123,8 @@ def apply(run: Run, attempt: RunAttempt, envelope: Envelope, at: datetime) -> No
                 count=_whole(event.count, "count"),
                 media_type="application/jsonl",
             )
+        case SplitRead() as event:
+            _split_read(run, attempt, envelope, event, at)
         case Histogram() as event:
             _check_histogram(event)
         case Evidence() as event:
@@ -143,6 +147,27 @@ def apply(run: Run, attempt: RunAttempt, envelope: Envelope, at: datetime) -> No
                 run.step = _whole(event.step, "step")
             _close(attempt, "cancelled")
             run_end(run=run, state=Run.State.CANCELLED)
+
+
+def _split_read(
+    run: Run, attempt: RunAttempt, envelope: Envelope, event: SplitRead, at: datetime
+) -> None:
+    """A row of who read which split; the same event again changes nothing."""
+    role = _text(event.role, "role")
+    link = RunInput.objects.filter(run=run, role=role, snapshot__isnull=False).first()
+    if link is None or link.snapshot is None:
+        raise ContractError(f"SplitRead.role: {role!r:.60} is no dataset of this run")
+    split_access_record(
+        snapshot=link.snapshot,
+        split=_text(event.split, "split", 24),
+        purpose=run.kind,
+        n_items=_whole(event.items, "items"),
+        person=run.created_by,
+        run=run.pk,
+        attempt=attempt.number,
+        seq=envelope.seq,
+        at=at,
+    )
 
 
 def _opened(run: Run, attempt: RunAttempt, event: Opened, at: datetime) -> None:

@@ -33,6 +33,7 @@ from apps.training.services.kinds import (
     run_inputs,
 )
 from apps.training.services.layouts import launcher_of, needs_check, needs_of
+from apps.training.services.looks import launch_looks_check
 from apps.training.services.points import context_check
 from workers.config import SettingsError, as_trained, recipe_config, settings_for
 from workers.config.inference import refused_option
@@ -225,6 +226,7 @@ def reward_try(
 
 
 def _store(run: Run, inputs: Mapping[str, Input]) -> Run:
+    launch_looks_check(run=run, inputs=inputs)
     run.save(force_insert=True)
     models_hold([given.pk for given in inputs.values() if isinstance(given, Checkpoint)])
     for role, given in inputs.items():

@@ -10,7 +10,7 @@ from django.utils.http import content_disposition_header
 from django.views.decorators.http import require_POST, require_safe
 
 from apps.accounts.permissions import STAFF, project_page
-from apps.common.errors import DomainError, Missing
+from apps.common.errors import Conflict, DomainError, Missing
 from apps.common.http import Request
 from apps.common.spreadsheet import csv_lines
 from apps.training import display, selectors, services
@@ -19,6 +19,7 @@ from apps.training.screens import seeds as screen
 from apps.training.screens.panels import PANELS
 from apps.training.selectors import pages
 from apps.training.selectors.pages import runs_for_list
+from apps.training.selectors.protocols import refusal_of
 from workers.config import recipe_config
 
 
@@ -31,7 +32,8 @@ def group_detail(request: Request, group: str) -> HttpResponse:
     seen = sha256(seen.encode()).hexdigest()[:16]
     if request.htmx and request.GET.get("seen") == seen:
         return HttpResponse(status=204)
-    metrics = selectors.group_metrics(runs)
+    refusal = refusal_of(runs, over_seeds=True)
+    metrics = [] if refusal else selectors.group_metrics(runs)
     views = screen.seed_metric_views(runs, metrics)
     swept = screen.sweep_of(runs, metrics, views)
     if swept is not None:  # the runs of one setting together
@@ -45,6 +47,7 @@ def group_detail(request: Request, group: str) -> HttpResponse:
             for run in runs
         ],
         "metrics": views,
+        "refusal": refusal,
         "swept": swept,
         "verdict": screen.verdict(runs, swept=swept is not None),
         "enough": screen.ENOUGH,
@@ -62,8 +65,11 @@ def group_detail(request: Request, group: str) -> HttpResponse:
 @require_safe
 @project_page(STAFF)
 def group_csv(request: Request, group: str) -> StreamingHttpResponse:
-    """A row for each metric and step, every point."""
+    """A row for each metric and step, every point. Refused where the runs are evaluations by
+    different protocols."""
     runs = selectors.group_runs(project=request.project, group=group)
+    if (refusal := refusal_of(runs, over_seeds=True)) is not None:
+        raise Conflict(refusal.message, code="protocols_differ")
     metrics = selectors.group_metrics(runs)
     response = StreamingHttpResponse(
         csv_lines(screen.csv_columns(runs), screen.csv_rows(metrics, runs)),

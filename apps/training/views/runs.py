@@ -15,12 +15,14 @@ from apps.accounts.permissions import STAFF, project_page
 from apps.common.http import Request
 from apps.common.registry import RunTab, playbook_url, run_tabs
 from apps.snapshots.selectors.lineage import datasets_behind
+from apps.snapshots.selectors.looks import looks_of_run
 from apps.training import display, selectors, services
 from apps.training.guidance import PREFLIGHT, failure_of, next_step
 from apps.training.models import Run
-from apps.training.screens import charts, checks, repeat, rollback, samples
+from apps.training.screens import charts, checks, repeat, repeat_spread, rollback, samples
 from apps.training.screens.run_table import MOST_SORTED, RunTable
 from apps.training.selectors import pages
+from apps.training.selectors.candidates import best_of
 from apps.training.selectors.intermediates import removal_of, resume_lost
 from apps.training.selectors.queueing import queue_words, why_it_waits
 from apps.training.services.held_out import judge_people
@@ -39,7 +41,10 @@ GROWING = frozenset({"overview", "alerts", "checks", "logs", "samples"})
 TRAINERS = frozenset({"checks", "repeat", "logs"})
 # Tables of a summary that have a place of their own: here, or on a reward model's page.
 SHOWN_ELSEWHERE = frozenset(
-    {"splits", "lines", "figures", "preflight", "bottleneck", "latency", "imitation", "regression"}
+    {
+        *("splits", "lines", "figures", "preflight", "bottleneck", "latency", "imitation"),
+        *("protocol", "repeats", "regression"),
+    }
 )
 ROLLED_BACK = {*START_ROLE, "dpo", "kto"}  # kinds that start from a model: they can go back to it
 ARCHIVED = "archived"
@@ -67,6 +72,8 @@ def run_list(request: Request) -> HttpResponse:
     else:
         rows = table.sorted(found) if table.sort else found
     page = Paginator(rows, PER_PAGE).get_page(request.GET.get("page"))
+    if not table.sort:
+        table.measure(page)
     words = queue_words() if any(run.state == Run.State.QUEUED for run in page) else {}
     sizes = selectors.group_sizes(request.project, [run.group for run in page])
     context = {
@@ -204,6 +211,9 @@ def _overview(request: Request, run: Run) -> dict[str, Any]:
         "attempts": list(run.attempts.order_by("number")),
         "splits": display.reward_splits(run),
         "traits": display.imitation_traits(run),
+        "looks": looks_of_run(run.pk),
+        "best_of": best_of(run),
+        "repeat_rows": repeat_spread.repeat_rows(run),
         "summary": display.summary_parts(run.summary, skip=SHOWN_ELSEWHERE),
     }
 

@@ -461,6 +461,27 @@ class AsyncClient:
         """Before, during and after a run that trains a policy, read from what it left."""
         return await self._transport.send(operations.checklists(project, run_id))
 
+    async def protocols(self, project: str, *, page: int = 50) -> AsyncIterator[types.Protocol]:
+        """What the project's evaluations were measured by, newest first."""
+        offset, total = 0, 1
+        while offset < total:
+            got = await self._transport.send(
+                operations.protocols_page(project, offset=offset, limit=page)
+            )
+            for row in got.items:
+                yield row
+            offset, total = offset + page, got.count
+
+    async def protocol(self, project: str, sha256: str) -> types.ProtocolDetail:
+        """One by its hash, or the first 12 characters of it, with the runs that used it."""
+        return await self._transport.send(operations.protocol(project, sha256))
+
+    async def protocol_differences(
+        self, project: str, sha256: str, other: str
+    ) -> types.ProtocolDifferences:
+        """Every line in which two differ: results under different ones are never compared."""
+        return await self._transport.send(operations.protocol_differences(project, sha256, other))
+
     async def ask(
         self,
         project: str,

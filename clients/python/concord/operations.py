@@ -224,6 +224,30 @@ def model_download(project: str, model: str, *, part: str) -> Operation[None]:
     )
 
 
+def protocols_page(project: str, *, offset: int, limit: int) -> Operation[types.ProtocolsPage]:
+    return Operation(
+        "GET",
+        "/projects/{slug}/evaluation-protocols",
+        types.ProtocolsPage.read,
+        {"slug": project},
+        query={"offset": offset, "limit": limit},
+    )
+
+
+def protocol(project: str, sha256: str) -> Operation[types.ProtocolDetail]:
+    template = "/projects/{slug}/evaluation-protocols/{sha256}"
+    names = {"slug": project, "sha256": sha256}
+    return Operation("GET", template, types.ProtocolDetail.read, names)
+
+
+def protocol_differences(
+    project: str, sha256: str, other: str
+) -> Operation[types.ProtocolDifferences]:
+    template = "/projects/{slug}/evaluation-protocols/{sha256}/differences/{other}"
+    names = {"slug": project, "sha256": sha256, "other": other}
+    return Operation("GET", template, types.ProtocolDifferences.read, names)
+
+
 def ask(project: str, body: Mapping[str, Any]) -> Operation[types.Question]:
     template = "/projects/{slug}/playground"
     names = {"slug": project}
@@ -517,6 +541,26 @@ def dataset(project: str, snapshot: str) -> Operation[types.DatasetDetail]:
     names = {"slug": project, "snapshot_id": snapshot}
     template = "/projects/{slug}/snapshots/{snapshot_id}"
     return Operation("GET", template, types.DatasetDetail.read, names)
+
+
+def dataset_looks(project: str, snapshot: str, *, limit: int) -> Operation[types.Looks]:
+    names = {"slug": project, "snapshot_id": snapshot}
+    template = "/projects/{slug}/snapshots/{snapshot_id}/looks"
+    return Operation("GET", template, types.Looks.read, names, {"limit": limit})
+
+
+def look_sign(project: str, snapshot: str, body: Mapping[str, Any]) -> Operation[types.SignOff]:
+    names = {"slug": project, "snapshot_id": snapshot}
+    template = "/projects/{slug}/snapshots/{snapshot_id}/looks/sign"
+    return Operation("POST", template, types.SignOff.read, names, body=body)
+
+
+def look_budget(
+    project: str, snapshot: str, body: Mapping[str, Any]
+) -> Operation[tuple[types.SplitLooks, ...]]:
+    names = {"slug": project, "snapshot_id": snapshot}
+    template = "/projects/{slug}/snapshots/{snapshot_id}/looks/budget"
+    return Operation("PUT", template, _each(types.SplitLooks), names, body=body)
 
 
 def freeze(project: str, body: Mapping[str, Any]) -> Operation[types.Dataset]:

@@ -95,6 +95,26 @@ class Datasets(Group):
         """One by its id, with its files."""
         return self._do(self._client.dataset(self._slug, dataset))
 
+    def looks(self, dataset: str, *, limit: int = 100) -> types.Looks:
+        """See `AsyncClient.dataset_looks`."""
+        return self._do(self._client.dataset_looks(self._slug, dataset, limit=limit))
+
+    def look_sign(
+        self, dataset: str, split: str, *, look: int, person: str, reason: str
+    ) -> types.SignOff:
+        """See `AsyncClient.look_sign`."""
+        return self._do(
+            self._client.look_sign(
+                self._slug, dataset, split, look=look, person=person, reason=reason
+            )
+        )
+
+    def look_budget(
+        self, dataset: str, split: str, looks: int | None
+    ) -> tuple[types.SplitLooks, ...]:
+        """See `AsyncClient.look_budget`."""
+        return self._do(self._client.look_budget(self._slug, dataset, split, looks))
+
     def import_file(
         self,
         file: str | Path,
@@ -341,6 +361,22 @@ class Runs(Group):
         return self._do(
             self._client.estimate(self._slug, kind, inputs=named, config=config, **more)
         )
+
+    def protocols(self) -> Iterator[types.Protocol]:
+        """What the project's evaluations were measured by, newest first."""
+
+        async def every() -> Sequence[types.Protocol]:
+            return [row async for row in self._client.protocols(self._slug)]
+
+        return iter(self._do(every()))
+
+    def protocol(self, sha256: str) -> types.ProtocolDetail:
+        """One with the runs that used it; see `AsyncClient.protocol`."""
+        return self._do(self._client.protocol(self._slug, sha256))
+
+    def protocol_differences(self, sha256: str, other: str) -> types.ProtocolDifferences:
+        """Every line in which two differ; see `AsyncClient.protocol_differences`."""
+        return self._do(self._client.protocol_differences(self._slug, sha256, other))
 
     def space(self, *, measure: bool = False) -> types.Space:
         """What runs and datasets keep in the artifact store; see `AsyncClient.space`."""

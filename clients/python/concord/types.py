@@ -437,6 +437,93 @@ class ModelsPage(Answered):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SignOff(Answered):
+    """A second person's yes to one more look at a split."""
+
+    look: int
+    person: str
+    signed_by: str
+    reason: str
+    at: datetime = field(metadata=_MOMENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitLooks(Answered):
+    """looks: taken; budget: those that need no second person, None for any number. signed: for the
+    next look."""
+
+    split: str
+    rows: int
+    looks: int
+    budget: int | None
+    next_look: int
+    next_alpha: float
+    needs_second_person: bool
+    signed: Sequence[SignOff] = field(metadata=_each(SignOff))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading(Answered):
+    """A held-out split was read: by a run, or by a person."""
+
+    split: str
+    purpose: str
+    run: str
+    person: str
+    protocol_sha256: str
+    items: int
+    at: datetime = field(metadata=_MOMENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looks(Answered):
+    splits: Sequence[SplitLooks] = field(metadata=_each(SplitLooks))
+    readings: Sequence[Reading] = field(metadata=_each(Reading))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protocol(Answered):
+    """What evaluations were measured by, by its hash. n_runs: that used it."""
+
+    sha256: str
+    created_at: datetime = field(metadata=_MOMENT)
+    n_runs: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProtocolsPage(Answered):
+    count: int
+    items: Sequence[Protocol] = field(metadata=_each(Protocol))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProtocolDetail(Protocol):
+    """runs: ids of evaluations, newest first."""
+
+    content: Mapping[str, Any]
+    runs: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProtocolLine(Answered):
+    """A line in which two protocols differ."""
+
+    path: str
+    one: Any
+    other: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProtocolDifferences(Answered):
+    """same: whether results under both may stand on one axis."""
+
+    one: str
+    other: str
+    same: bool
+    differences: Sequence[ProtocolLine] = field(metadata=_each(ProtocolLine))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelAnswer(Answered):
     """What a model said when it was asked by hand. state: waiting, loading, writing; ended, cut (at
     the longest answer), out_of_time, stopped, failed (see `error`). seconds: of writing."""
@@ -614,9 +701,13 @@ class RunCheckpoint(Answered):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDetail(Run):
-    """judge_people: who is behind the judge and the reward model, where a run has both."""
+    """judge_people: who is behind the judge and the reward model, where a run has both. looks: at
+    held-out splits, with their number and alpha. best_of: of the best of several evaluated models,
+    by how many standard errors (`inflation`) it lies too high."""
 
     judge_people: Mapping[str, Any] | None
+    looks: Sequence[Mapping[str, Any]] = ()
+    best_of: Mapping[str, Any] | None = None
     checkpoints: Sequence[RunCheckpoint] = field(metadata=_each(RunCheckpoint))
     open_alerts: int
     parked_events: int

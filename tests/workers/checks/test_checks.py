@@ -23,6 +23,7 @@ from workers.checks.asking import ask as answers_of
 from workers.checks.kept import read_kept
 from workers.context import RunContext
 from workers.contract.events import RecipeError
+from workers.contract.protocol import differences, stated
 from workers.data.batches import encode_prompt
 from workers.models.loading import load_causal, load_tokenizer, weights_sha256
 from workers.ppo.checkpoint import KEPT_S, PAUSE_S, Kept
@@ -465,6 +466,17 @@ def watched(case: Case) -> Case:
 
 
 POLICY = {"policy": "base", "prompts": "prompts"}
+
+
+def test_probes_of_two_policies_are_measured_by_one_protocol(watched: Case) -> None:
+    one = probed(watched, **POLICY)
+    other = probed(watched, **POLICY | {"policy": "stranger"})
+    cooler = probed(watched, {"temperature": 0.9}, **POLICY)
+    first = stated(one)
+    assert first is not None
+    assert stated(other) == first
+    lines = differences(first.content, stated(cooler).content)
+    assert [line.path for line in lines] == ["sampling.temperature"]
 
 
 def test_the_same_model_answers_the_same_to_the_last_digit(watched: Case) -> None:

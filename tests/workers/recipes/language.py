@@ -39,6 +39,7 @@ from workers.contract.events import (
 )
 from workers.contract.jobs import InputRef, JobSpec, Resume, spec_to_json
 from workers.contract.metrics import metric_of
+from workers.data.snapshot import observe
 from workers.train import preflight, recipe_of
 
 # Releases of TRL whose own trainers compute their losses with Triton alone, which processors have
@@ -254,7 +255,11 @@ class Workshop:
             clock=lambda: next(ticks),
             preflight=preflight,
         )
-        summary = recipe_of(spec.kind).run(context)
+        observe(context.split_read)
+        try:
+            summary = recipe_of(spec.kind).run(context)
+        finally:
+            observe(None)
         context.emit(Finished(step=notebook.step, summary=summary))
         return Outcome(notebook.envelopes)
 

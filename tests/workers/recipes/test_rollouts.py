@@ -20,9 +20,9 @@ from tests.workers.recipes.language import (
 from workers.config import settings_for
 from workers.data.batches import encode_prompt, pad_left, pad_right
 from workers.data.snapshot import Prompt
+from workers.evaluation.figures import factuality
 from workers.models.forward import answer_logits, score_responses
 from workers.models.loading import disable_dropout, stop_ids
-from workers.recipes.evaluate import factuality
 from workers.rewards.source import Scores
 from workers.rollouts.drawing import Answer
 from workers.rollouts.local import Responses, Sampling, derive_seed, generate

@@ -28,6 +28,7 @@ class Stub:
         self.bodies: list[Body] = []
         self.headers: list[Mapping[str, str]] = []
         self.at_once = self.most_at_once = 0
+        self.version: str | None = None  # what GET /version answers, if anything
         self._lock = threading.Lock()
         stub = self
 
@@ -49,6 +50,11 @@ class Stub:
                 finally:
                     with stub._lock:
                         stub.at_once -= 1
+
+            def do_GET(self) -> None:
+                known = self.path == "/version" and stub.version is not None
+                body = json.dumps({"version": stub.version}).encode()
+                raw(body, status=200 if known else 404)(self)
 
             def log_message(self, *_: Any) -> None:
                 pass

@@ -14,6 +14,7 @@ from tests.workers.servers.stub import Body, Stub, completion, raw, status, text
 from workers.artifacts import cache_folder
 from workers.config.server import ServedModelSettings
 from workers.contract.events import RecipeError
+from workers.contract.protocol import Difference, StatedProtocol, differences, stated
 
 SHORT = {"max_new_tokens": 6, "max_prompt_length": 16, "max_prompts": 6}
 COUNT = {"reward": {"type": "token_count", "token": "a"}, "latency_requests": 2}
@@ -74,6 +75,33 @@ def test_two_served_models_are_asked_and_compared_without_any_weights(
     assert {row["response_b"]["origin"]["server"]["model"] for row in rows} == {"small"}
     assert {row["response_b"]["origin"]["checkpoint"] for row in rows} == {"worse"}
     assert worse.headers[-1]["Authorization"] == f"Bearer {SECRET}"
+
+
+def test_another_version_of_the_server_is_the_line_in_which_protocols_differ(
+    shop: Workshop, stub: Callable[..., Stub]
+) -> None:
+    theirs, other = stub(words("a cat")), stub(words("a dog"))
+    theirs.version = "0.19.0"
+    register(shop, "theirs", {"url": theirs.url, "model": "large"})
+    register(shop, "other", {"url": other.url, "model": "small"})
+    other.version = "0.19.0"
+
+    def measured(name: str, policy: str) -> StatedProtocol:
+        roles = {"policy": policy, "sft": "own", "prompts": "prompts"}
+        found = stated(shop.run_here(shop.spec(name, "evaluate", SHORT | COUNT, **roles)).summary)
+        assert found is not None
+        return found
+
+    first = measured("first", "theirs")
+    assert first.content["engine"]["policy"]["version"] == "0.19.0"
+    assert first.content["chat_template"]["policy"] is None, "the server applies its own"
+    assert measured("another-policy", "other").sha256 == first.sha256
+    theirs.version = "0.20.0"
+    lines = differences(first.content, measured("upgraded", "theirs").content)
+    assert lines == [Difference("engine.policy.version", "0.19.0", "0.20.0")]
+    theirs.version = None
+    unknown = measured("silent", "theirs").content["engine"]["policy"]["version"]
+    assert unknown == ""
 
 
 def test_one_of_them_is_a_model_here(shop: Workshop, stub: Callable[..., Stub]) -> None:
