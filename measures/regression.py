@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -55,7 +56,7 @@ def compared(
     if not 0 < margin < 1:
         raise ValueError(f"margin must lie between 0 and 1, not {margin}")
     one, other = np.asarray(before, dtype=float), np.asarray(after, dtype=float)
-    how = {"clusters": clusters, "replicates": replicates, "seed": seed}
+    how: dict[str, Any] = {"clusters": clusters, "replicates": replicates, "seed": seed}
     difference = paired_difference(other, one, **how)
     change = other - one
     lowest, highest = difference.low, difference.high

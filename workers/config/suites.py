@@ -53,7 +53,7 @@ def read_check(given: Any, *, answer: Any) -> Check:
         raise ValueError(f"the test {test} needs an answer")
     if test == "number":
         _number(answer)
-    value = given.get("value")
+    value: Any = given.get("value")
     if kind is None and value is not None:
         raise ValueError(f"the test {test} takes no value")
     if kind is not None and (not isinstance(value, kind) or isinstance(value, bool)):

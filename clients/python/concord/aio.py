@@ -669,6 +669,24 @@ class AsyncClient:
         """One dataset by its id, with its files."""
         return await self._transport.send(operations.dataset(project, dataset))
 
+    async def dataset_looks(self, project: str, dataset: str, *, limit: int = 100) -> types.Looks:
+        """How often its held-out splits were looked at and may be, and the newest readings."""
+        return await self._transport.send(operations.dataset_looks(project, dataset, limit=limit))
+
+    async def look_sign(
+        self, project: str, dataset: str, split: str, *, look: int, person: str, reason: str
+    ) -> types.SignOff:
+        """Let `person`, by username and not oneself, take look number `look` beyond the budget."""
+        body = {"split": split, "look": look, "person": person, "reason": reason}
+        return await self._transport.send(operations.look_sign(project, dataset, body))
+
+    async def look_budget(
+        self, project: str, dataset: str, split: str, looks: int | None
+    ) -> tuple[types.SplitLooks, ...]:
+        """How many looks at a split need no second person, None for any number; for admins."""
+        body = {"split": split, "looks": looks}
+        return await self._transport.send(operations.look_budget(project, dataset, body))
+
     async def freeze(
         self,
         project: str,

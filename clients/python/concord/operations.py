@@ -609,7 +609,7 @@ def stages(project: str, *, on: str) -> Operation[tuple[types.Naming, ...]]:
 def stage_history_page(
     project: str, *, offset: int, limit: int, filters: Mapping[str, str]
 ) -> Operation[types.NamingsPage]:
-    query = {"offset": offset, "limit": limit, **filters}
+    query: dict[str, str | int] = {"offset": offset, "limit": limit, **filters}
     template = STAGES + "/history"
     return Operation("GET", template, types.NamingsPage.read, {"slug": project}, query)
 
@@ -635,7 +635,7 @@ def evidence(project: str, model: str, *, stage: str) -> Operation[types.Gate]:
 def promotions_page(
     project: str, *, offset: int, limit: int, filters: Mapping[str, str]
 ) -> Operation[types.PromotionsPage]:
-    query = {"offset": offset, "limit": limit, **filters}
+    query: dict[str, str | int] = {"offset": offset, "limit": limit, **filters}
     return Operation("GET", PROMOTIONS, types.PromotionsPage.read, {"slug": project}, query)
 
 
