@@ -464,9 +464,13 @@ def stages(project: str, *, on: str) -> Operation[tuple[types.Naming, ...]]:
 def stage_history_page(
     project: str, *, offset: int, limit: int, filters: Mapping[str, str]
 ) -> Operation[types.NamingsPage]:
-    query = {"offset": offset, "limit": limit, **filters}
-    template = STAGES + "/history"
-    return Operation("GET", template, types.NamingsPage.read, {"slug": project}, query)
+    return Operation(
+        "GET",
+        STAGES + "/history",
+        types.NamingsPage.read,
+        {"slug": project},
+        query={"offset": offset, "limit": limit, **filters},
+    )
 
 
 def stage_revert(project: str, stage: str, body: Mapping[str, Any]) -> Operation[types.Naming]:
@@ -490,8 +494,13 @@ def evidence(project: str, model: str, *, stage: str) -> Operation[types.Gate]:
 def promotions_page(
     project: str, *, offset: int, limit: int, filters: Mapping[str, str]
 ) -> Operation[types.PromotionsPage]:
-    query = {"offset": offset, "limit": limit, **filters}
-    return Operation("GET", PROMOTIONS, types.PromotionsPage.read, {"slug": project}, query)
+    return Operation(
+        "GET",
+        PROMOTIONS,
+        types.PromotionsPage.read,
+        {"slug": project},
+        query={"offset": offset, "limit": limit, **filters},
+    )
 
 
 def promotion(project: str, promotion: str) -> Operation[types.PromotionDetail]:

@@ -375,7 +375,7 @@ class Stages(Group):
         """What each names now; on: a day as 2026-11-03, all that was named on it."""
         return self._do(self._client.stages(self._slug, on=on))
 
-    def history(self, **filters: str) -> Iterator[types.Naming]:
+    def history(self, **filters: Any) -> Iterator[types.Naming]:
         """Every change, newest first. filters: stage."""
 
         async def every() -> Sequence[types.Naming]:
@@ -398,7 +398,7 @@ class Stages(Group):
         found = model if isinstance(model, str) else model.id
         return self._do(self._client.evidence(self._slug, found, stage=stage))
 
-    def promotions(self, **filters: str) -> Iterator[types.Promotion]:
+    def promotions(self, **filters: Any) -> Iterator[types.Promotion]:
         """Requests to promote, newest first. filters: state."""
 
         async def every() -> Sequence[types.Promotion]:
