@@ -16,7 +16,7 @@ from apps.training.models import Checkpoint
 
 VERDICT_WORDS = {"green": "holds", "red": "does not hold", "missing": "not measured"}
 STAGE_HELP = {
-    Stage.CANDIDATE: "The policy that is looked at next.",
+    Stage.CANDIDATE: "Under review, serves nobody.",
     Stage.STAGING: "Serves tests and people who try it.",
     Stage.PRODUCTION: "Serves users.",
 }
