@@ -532,6 +532,21 @@ def test_a_reward_model_alone_is_probed_on_answers_that_stay_the_same(watched: C
         probed(watched, model, reward="scorer-0", prompts="prompts")
 
 
+@pytest.mark.parametrize(("draws", "sent"), [(1, 16), (2, 20)])
+def test_what_a_rule_sends_to_people_is_sent_by_a_probe_too(
+    watched: Case, draws: int, sent: int
+) -> None:
+    """All sixteen answers of one draw; of 32 the first twenty."""
+    rule = {"name": "length", "characters": {"least": 10_000}, "on_violation": "review"}
+    config = ASKED | {"draws": draws, "reward": {"type": "rules", "rules": [rule]}}
+    outcome = watched.run_here(watched.spec(f"sent-{draws}", "probe", config, **POLICY))
+    asked, kept = outcome.all("ReviewRequested"), outcome.all("Sample")
+    assert len(asked) == len(kept) == sent
+    assert {one["bucket"] for one in kept} == {"flagged"}
+    assert [one["response"] for one in asked] == [one["response"] for one in kept]
+    assert all(one["reason"].startswith("rule length") for one in asked)
+
+
 def test_a_damaged_model_is_named(watched: Case) -> None:
     copied = watched.root / "store" / "inputs" / "damaged"
     shutil.copytree(watched.root / "store" / watched.refs["base"].uri, copied)

@@ -264,7 +264,7 @@ def test_a_policy_is_compared_with_its_sft_model_by_reward_and_by_judge(models: 
         assert means["difference"] == pytest.approx(means["policy"] - means["sft"])
         assert report[source]["win_rate"]["n_clusters"] == 12
         assert 0.0 <= report[source]["win_rate"]["value"] <= 1.0
-    timed, saved, _ = outcome.all("ArtifactSaved")
+    timed, saved, outputs = outcome.all("ArtifactSaved")
     stored = json.loads(models.store.read_bytes(saved["uri"], sha256=saved["sha256"]))
     assert stored == {k: v for k, v in report.items() if k != "step"}
     assert timed["uri"].endswith("latency.json")
@@ -275,6 +275,18 @@ def test_a_policy_is_compared_with_its_sft_model_by_reward_and_by_judge(models: 
     shown = outcome.all("Sample")
     assert shown
     assert all(sample["baseline"] is not None for sample in shown)
+    # Every answer of both models is kept, of which audit sheets are drawn.
+    text = models.store.read_bytes(outputs["uri"], sha256=outputs["sha256"]).decode()
+    rows = [json.loads(line) for line in text.splitlines()]
+    (announced,) = outcome.all("Generated")
+    assert (len(rows), announced["count"], announced["purpose"]) == (24, 24, "audit")
+    mean = sum(row["score"] for row in rows) / 24
+    assert mean == pytest.approx(report["reward"]["policy"]["value"])
+    others = sum(row["other_score"] for row in rows) / 24
+    assert others == pytest.approx(report["reward"]["sft"]["value"])
+    first = shown[0]
+    assert (rows[0]["prompt"], rows[0]["response"]) == (first["prompt"], first["response"])
+    assert rows[0]["other_response"] == first["baseline"]
 
 
 def test_a_policy_that_is_its_sft_model_wins_half_and_lies_at_distance_zero(
