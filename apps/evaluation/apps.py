@@ -84,6 +84,7 @@ class EvaluationConfig(AppConfig):
     def _promotion(self) -> None:
         from apps.accounts.selectors import named_by
         from apps.evaluation.models import PromotionRequest
+        from apps.evaluation.selectors import evidence_measured  # noqa: F401 # its lines
         from apps.evaluation.selectors.cards import card_lines
         from apps.evaluation.selectors.checklists import has_checklists
         from apps.evaluation.selectors.promotion import named_models, run_uses

@@ -1,27 +1,37 @@
 """A policy whose every line of evidence holds, as its runs leave it; and how it is promoted."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 from django.utils import timezone
 
 from apps.accounts.models import Project, Role, User
 from apps.evaluation.models import (
+    AuditSheet,
+    EvaluationProtocol,
+    HeadToHead,
     ModelReview,
     PromotionDecision,
     PromotionRequest,
+    ProtocolUse,
+    SheetItem,
     StageChange,
+    Verdict,
 )
+from apps.evaluation.selectors.head_to_head import result_to_json
 from apps.evaluation.selectors.promotion import stage_now
 from apps.evaluation.services.promoting import (
     promotion_approve,
     promotion_override,
     promotion_request,
 )
+from apps.labeling.models import EvaluationSet
 from apps.monitoring.models import Incident
 from apps.snapshots.models import Snapshot
 from apps.training.models import Artifact, Checkpoint, Run, RunAttempt, RunInput
+from measures.head_to_head import Plan, Votes, result_of
 from tests.evaluation.assessed import model_make
 from tests.people import person_make
 
@@ -119,7 +129,99 @@ def policy_made(
     model = saved(runs[0])
     if evaluated:
         evaluation_made(model)
+        suite_made(model)
+        compared_by_people(model)
+        audited(model)
     return model
+
+
+def protocol_kept(run: Run) -> None:
+    made, _ = EvaluationProtocol.objects.get_or_create(
+        project=run.project, sha256="c" * 64, defaults={"content": {"engine": "tests"}}
+    )
+    ProtocolUse.objects.create(run=run, protocol=made)
+
+
+def suite_made(model: Checkpoint, standing: str = "not_worse", worse: Sequence[str] = ()) -> Run:
+    """An evaluation on a regression suite alone."""
+    found = {"lost": 1, "won": 2, "lowest": -0.02}
+    summary = {
+        "prompts": 140,
+        "judge": {"win_rate": {"value": 0.2, "low": 0.1, "high": 0.3, "n": 140}},
+        "regression": {
+            "checks": 140,
+            "margin": 0.03,
+            "standing": standing,
+            "worse": list(worse),
+            "all": found,
+            "categories": {},
+            "lost": [],
+        },
+    }
+    run = run_made(model.project, "evaluate", f"suite of {model.pk}", summary=summary)
+    RunInput.objects.create(run=run, role="policy", checkpoint=model)
+    return run
+
+
+def compared_by_people(model: Checkpoint, win: float = 1.0) -> HeadToHead:
+    """Twelve people of one mind, on 120 prompts."""
+    n = 120
+    votes = Votes(
+        score=np.full(n, win),
+        both_bad=np.zeros(n, dtype=bool),
+        prompt=np.arange(n),
+        person=np.arange(n) % 12,
+        left=np.arange(n) % 2.0,
+    )
+    result = result_of(votes, Plan(prompts=n), ended=True)
+    pairs = EvaluationSet.objects.create(
+        project=model.project, first_task=1, last_task=n, most_each=15, is_open=False
+    )
+    return HeadToHead.objects.create(
+        project=model.project,
+        name="people",
+        first_name="Assistant",
+        second_name="Base",
+        first=model,
+        pairs=pairs,
+        n_prompts=n,
+        protocol={},
+        protocol_sha256="b" * 64,
+        ended_at=timezone.now(),
+        verdict=result.verdict.value,
+        result=result_to_json(result),
+    )
+
+
+def audited(model: Checkpoint, n: int = 60, bad: int = 0) -> AuditSheet:
+    """n random answers of the policy, `bad` of them bad."""
+    sheet = AuditSheet.objects.create(
+        project=model.project,
+        checkpoint=model,
+        run=model.run,
+        seed=1,
+        n_random=n,
+        n_extreme=0,
+        n_baseline=0,
+        state=AuditSheet.State.FINISHED,
+        ended_at=timezone.now(),
+    )
+    for place in range(1, n + 1):
+        item = SheetItem.objects.create(
+            sheet=sheet,
+            place=place,
+            source="policy",
+            stratum="random",
+            prompt=[{"role": "user", "content": f"{place}?"}],
+            response="Yes.",
+        )
+        Verdict.objects.create(
+            project=model.project,
+            item=item,
+            value="bad" if place <= bad else "fine",
+            by_name="Rita",
+        )
+    return sheet
 
 
 def evaluation_made(
@@ -134,6 +236,7 @@ def evaluation_made(
     RunInput.objects.create(run=run, role="policy", checkpoint=model)
     prompts = model.run.inputs.get(role="prompts").snapshot
     RunInput.objects.create(run=run, role="prompts", snapshot=prompts)
+    protocol_kept(run)
     Artifact.objects.create(
         run=run,
         attempt=1,
@@ -150,7 +253,7 @@ def evaluation_made(
 
 
 def evaluation_lost(model: Checkpoint) -> None:
-    Run.objects.filter(kind="evaluate").delete()
+    Run.objects.filter(kind="evaluate").exclude(summary__has_key="regression").delete()
 
 
 def lower_end_under_half(model: Checkpoint) -> None:

@@ -10,7 +10,13 @@ from django.utils import timezone
 
 from apps.accounts.models import AuditEvent, Notice, Project, Role, User
 from apps.common.errors import Conflict, DomainError, Refused
-from apps.evaluation.models import PromotionRequest, StageChange
+from apps.evaluation.models import (
+    AuditSheet,
+    HeadToHead,
+    PromotionRequest,
+    ProtocolUse,
+    StageChange,
+)
 from apps.evaluation.selectors.evidence import PROVIDERS, Verdict, gate_kept, gate_of
 from apps.evaluation.selectors.models import state_sha256
 from apps.evaluation.selectors.promotion import stage_now, state_of
@@ -22,7 +28,9 @@ from tests.evaluation.promoted import (
     Ask,
     approve,
     ask,
+    audited,
     bea,
+    compared_by_people,
     critical_incident,
     evaluation_lost,
     evaluation_made,
@@ -31,6 +39,7 @@ from tests.evaluation.promoted import (
     saved,
     serve,
     sign,
+    suite_made,
 )
 from tests.people import person_make
 
@@ -93,6 +102,38 @@ def _unknown_code(model: Checkpoint) -> None:
     Run.objects.filter(pk=model.run_id).update(code_version="")
 
 
+def _suite_regressed(model: Checkpoint) -> None:
+    suite_made(model, "worse", ["arithmetic"])
+
+
+def _suite_too_small(model: Checkpoint) -> None:
+    suite_made(model, "undecided")
+
+
+def _people_prefer_the_other(model: Checkpoint) -> None:
+    compared_by_people(model, 0.0)
+
+
+def _people_were_not_asked(model: Checkpoint) -> None:
+    HeadToHead.objects.all().delete()
+
+
+def _a_bad_answer_in_sixty(model: Checkpoint) -> None:
+    audited(model, bad=1)
+
+
+def _few_answers_judged(model: Checkpoint) -> None:
+    audited(model, n=20)
+
+
+def _no_sheet(model: Checkpoint) -> None:
+    AuditSheet.objects.update(state="withdrawn", reason="another model")
+
+
+def _no_protocol(model: Checkpoint) -> None:
+    ProtocolUse.objects.all().delete()
+
+
 @pytest.mark.parametrize(
     ("plant", "line", "verdict"),
     [
@@ -108,6 +149,14 @@ def _unknown_code(model: Checkpoint) -> None:
         (_another_configuration, "seeds", "missing"),
         (_dataset_not_frozen, "lineage", "red"),
         (_unknown_code, "lineage", "red"),
+        (_suite_regressed, "regression", "red"),
+        (_suite_too_small, "regression", "missing"),
+        (_people_prefer_the_other, "head_to_head", "red"),
+        (_people_were_not_asked, "head_to_head", "missing"),
+        (_a_bad_answer_in_sixty, "audit", "red"),
+        (_few_answers_judged, "audit", "missing"),
+        (_no_sheet, "audit", "missing"),
+        (_no_protocol, "protocol", "missing"),
     ],
 )
 def test_a_planted_fault_closes_the_gate_by_its_own_line(
@@ -116,7 +165,9 @@ def test_a_planted_fault_closes_the_gate_by_its_own_line(
     assert gate_of(model, "production").is_open
     plant(model)
     gate = gate_of(Checkpoint.objects.get(pk=model.pk), "production")
-    assert [(one.name, one.verdict) for one in gate.blocking] == [(line, verdict)]
+    blocking = {one.name: one.verdict for one in gate.blocking}
+    assert blocking.pop(line) == verdict
+    assert set(blocking) <= {"protocol"}  # an evaluation that is gone took its protocol along
     assert not gate.is_open
 
 

@@ -30,6 +30,7 @@ from apps.training.selectors.results import alerts_that_count
 from apps.training.services.kinds import OPTIMISED
 
 ENOUGH_SEEDS = 3
+MOST_EVALUATIONS = 50
 VERSION = 1
 EVERY_STAGE = frozenset(Stage.values)
 SERVING = frozenset({Stage.STAGING, Stage.PRODUCTION})
@@ -167,15 +168,27 @@ def _run_url(run: Run, tab: str = "") -> str:
 # The lines.
 
 
-def evaluation_of(checkpoint: Checkpoint) -> Run | None:
-    """The newest finished evaluation of this very checkpoint against its baseline."""
+def evaluations_of(checkpoint: Checkpoint) -> list[Run]:
+    """Finished evaluations of this very checkpoint against its baseline, newest first."""
     rows = Run.objects.filter(
         inputs__role="policy",
         inputs__checkpoint=checkpoint,
         kind=Run.Kind.EVALUATE,
         state=Run.State.FINISHED,
     )
-    return rows.select_related("project").order_by("-ended_at", "-pk").first()
+    return list(rows.select_related("project").order_by("-ended_at", "-pk")[:MOST_EVALUATIONS])
+
+
+def is_suite(run: Run) -> bool:
+    """Whether every prompt of an evaluation carries a check: what a judge says of these is not what
+    it says of the prompts that the policy is for."""
+    found = run.summary.get("regression")
+    return isinstance(found, dict) and found.get("checks") == run.summary.get("prompts")
+
+
+def evaluation_of(checkpoint: Checkpoint) -> Run | None:
+    """The newest of them that is no regression suite."""
+    return next((one for one in evaluations_of(checkpoint) if not is_suite(one)), None)
 
 
 @provider("evaluation", "Win rate against the baseline, by the judge")
