@@ -19,11 +19,11 @@
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
     if (typing(event.target) || document.querySelector("dialog[open]")) return;
     const key = /^(?:Digit|Numpad)(\d)$/.exec(event.code)?.[1] ?? event.key.toLowerCase();
-    const scope = here() ?? (cards().length > 1 ? null : document);
+    const many = cards().length > 1;
     const selector = `[data-key="${CSS.escape(key)}"]:not(:disabled)`;
-    const wanted = scope?.querySelector(selector) ?? (cards().length > 1 ? null : document.querySelector(selector));
+    const wanted = here()?.querySelector(selector) ?? (many ? null : document.querySelector(selector));
     if (wanted) wanted.click();
-    else if (cards().length > 1 && (key === "j" || key === "k")) move(key === "j" ? 1 : -1);
+    else if (many && (key === "j" || key === "k")) move(key === "j" ? 1 : -1);
     else return;
     event.preventDefault();
   });

@@ -2,10 +2,13 @@
 
 import re
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.db import IntegrityError, connections, transaction
 from django.test import Client
 from django.utils import timezone
@@ -28,10 +31,10 @@ from apps.evaluation.services.verdicts import (
 )
 from apps.labeling.models import Answer, Comparison, LabelingSettings, Slot
 from apps.training.models import Run, RunInput, Sample
-from tests.evaluation.audited import flag, sample_make
+from tests.evaluation.audited import PROMPT, flag, sample_make
 from tests.evaluation.outputs import assessment_make, checkpoint_make, output
 from tests.labeling.pairs import leased, vote
-from tests.web.world import run_make
+from tests.web.world import event_add, run_make
 
 APART = "the members of the reward model disagree about this answer: 2.10, over 1.00"
 RULE = "rule length: the answer is short"
@@ -436,3 +439,31 @@ def test_the_api_judges_what_the_page_shows(run: Run, rita: User, signed_in) -> 
     assert judged["items"][0]["verdicts"][0]["by"] == "Rita"
     assert [one["value"] for one in client.get(f"{base}/runs/{run.pk}/verdicts").json()] == ["bad"]
     assert client.post(f"{base}/inbox/undo").json()["value"] == "withdrawn"
+
+
+# Runs that were there before the inbox.
+
+
+def test_what_earlier_runs_flagged_is_filled_in(project: Project, run: Run, rita: User) -> None:
+    [path] = Path("apps/evaluation/migrations").glob("*_verdicts.py")
+    migration = import_module(f"apps.evaluation.migrations.{path.stem}")
+    old = run_make(project, kind="grpo", state="finished")
+    Run.objects.filter(pk=old.pk).update(ended_at=timezone.now() - timedelta(days=90))
+    for one in (run, old):
+        body = {"step": 3, "prompt": PROMPT, "response": "So.", "reason": APART}
+        event_add(one, 1, "ReviewRequested", body)
+        event_add(one, 2, "ReviewRequested", body | {"step": 9})  # the same answer again
+        event_add(one, 3, "ReviewRequested", {"step": 4, "prompt": None, "response": "Broken."})
+    sample = sample_make(run, prompt=PROMPT, response="So.", bucket="flagged")
+    migration.flag(apps, None)
+    found = {row.run_id: row for row in FlaggedAnswer.objects.all()}
+    assert found.keys() == {run.pk, old.pk}
+    assert (found[run.pk].state, found[old.pk].state) == ("waiting", "closed")
+    assert (found[run.pk].sample, found[old.pk].sample) == (sample, None)
+    assert (found[run.pk].kind, found[run.pk].step) == ("disagreement", 3)
+    flag(run, "So.", reason=APART)  # it is known under the same key from now on
+    assert FlaggedAnswer.objects.filter(run=run).count() == 1
+    flagged_judge(flagged=found[old.pk], value="bad", user=rita)  # without a sample
+    assert run_verdicts(old)[0].flagged == found[old.pk]
+    verdict_undo(project=project, user=rita)
+    assert run_verdicts(old) == []
