@@ -211,6 +211,14 @@ def test_what_is_frozen_with_a_request_stays_as_it_was(ask: Ask, model: Checkpoi
     assert not gate_of(model, "production").is_open
 
 
+def test_evidence_that_another_version_kept_can_be_read(ask: Ask) -> None:
+    state = ask().evidence
+    state["evidence"][0]["added_later"] = 1
+    gate = gate_kept(state)
+    assert gate.is_open
+    assert gate.lines[0].name == "evaluation"
+
+
 # --- asking ---
 
 

@@ -9,7 +9,7 @@ never a yes). A later app or module adds one by decorating a function of a check
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
 
@@ -155,8 +155,14 @@ def gate_frozen(gate: Gate, checkpoint: Checkpoint) -> tuple[dict[str, Any], str
 
 
 def gate_kept(state: Mapping[str, Any]) -> Gate:
-    """The gate of a request, as it was when it was made."""
-    lines = [Evidence(**one | {"verdict": Verdict(one["verdict"])}) for one in state["evidence"]]
+    """The gate of a request, as it was when it was made; what another version kept of a line beyond
+    what this one knows is left out."""
+    known = {one.name for one in fields(Evidence)}
+    lines = [
+        Evidence(**{name: value for name, value in one.items() if name in known})
+        for one in state["evidence"]
+    ]
+    lines = [replace(one, verdict=Verdict(one.verdict)) for one in lines]
     return Gate(state["stage"], lines, frozenset(state["required"]))
 
 
