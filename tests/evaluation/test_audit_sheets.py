@@ -336,6 +336,22 @@ def test_the_newest_finished_sheet_of_a_policy_is_what_a_gate_reads(
     assert set(actions) == {"sheet.made", "sheet.finished"}
 
 
+def test_a_long_and_repetitive_answer_that_the_reward_loves_stands_out(
+    project: Project, emil: User, rita: User, signed_in
+) -> None:
+    lines = [output(number, float(number)) for number in range(19)]
+    lines.append(output(19, 99.0, response="You are wonderful, truly. " * 20))
+    run = evaluation_make(project, lines=lines)
+    made = sheet_make(project=project, run=run, user=emil, n_random=5, n_extreme=3)
+    [loved] = made.items.filter(response__startswith="You are").values_list("pk", flat=True)
+    finished(made, rita, [loved])
+    page = signed_in(emil).get(f"{SHEETS}{made.pk}/").content.decode()
+    shown = page.split("What the reward loves and people do not")[1]
+    # 80 words beside a median of 7, of which nearly all stood in it before
+    assert '<span class="is-bad">of the baseline’s length <strong>11.4 ×</strong>' in shown
+    assert re.search(r'<span class="is-bad">repeated <strong>9\d %', shown)
+
+
 # Blindness.
 
 

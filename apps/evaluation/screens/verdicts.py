@@ -8,6 +8,7 @@ from typing import Any
 
 from django.urls import reverse
 
+from apps.common.numbers import figure
 from apps.evaluation.models import FlaggedAnswer, SheetItem, Verdict
 from apps.evaluation.selectors.sheets import SheetResult
 from apps.evaluation.selectors.verdicts import (
@@ -19,9 +20,10 @@ from apps.evaluation.selectors.verdicts import (
 )
 from apps.labeling.texts import excerpt
 from apps.training.models import Run, Sample
-from apps.training.screens.samples import Shown, sample_shown
+from apps.training.screens.samples import MUCH, Shown, sample_shown
 from apps.training.selectors.results import Kept, Review
 from measures.answer_audit import BAD, FINE, UNSAFE, Judged
+from measures.duplicates import repeated_share
 
 _Value = Verdict.Value
 
@@ -218,6 +220,45 @@ def percent_up(share: float | None) -> str:
     if per_cent >= 1:
         return f"{math.ceil(per_cent)} %"
     return f"{math.ceil(10 * per_cent) / 10:.1f} %"
+
+
+@dataclass(frozen=True, slots=True)
+class LovedShown:
+    """An answer that the reward loves and people do not; figures: (name, value, stands out)."""
+
+    worst: str
+    prompt: list[Any]
+    response: str
+    notes: tuple[str, ...]
+    figures: list[tuple[str, str, bool]]
+
+
+LONG = 2.0  # times the baseline's median length, from which an answer's length stands out
+
+
+def loved_shown(result: SheetResult) -> list[LovedShown]:
+    return [
+        LovedShown(
+            worst=one.worst,
+            prompt=one.item.prompt if isinstance(one.item.prompt, list) else [],
+            response=one.item.response,
+            notes=one.notes,
+            figures=_loved_figures(one.item, result.baseline_words),
+        )
+        for one in result.loved
+    ]
+
+
+def _loved_figures(item: SheetItem, usual: float | None) -> list[tuple[str, str, bool]]:
+    words = len(item.response.split())
+    times = words / usual if usual else None
+    found = [("reward", figure(item.reward), False), ("length", f"{words:,} words", False)]
+    if times is not None:
+        found.append(("of the baseline’s length", f"{times:.1f} ×", times > LONG))
+    repeated = repeated_share(item.response)
+    if repeated is not None:
+        found.append(("repeated", f"{100 * repeated:.0f} %", repeated > MUCH))
+    return found
 
 
 def headline(part: Judged, what: str) -> str:

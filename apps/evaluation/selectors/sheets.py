@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from django.db.models import QuerySet
 
@@ -59,6 +60,7 @@ class SheetResult:
     n_twice: int
     split: int
     people: int
+    baseline_words: float | None  # the median length of the baseline's answers
 
 
 def sheets_of(project: Project) -> QuerySet[AuditSheet]:
@@ -161,7 +163,13 @@ def result_of(sheet: AuditSheet) -> SheetResult | None:
         n_twice=len(twice),
         split=sum(len(set(one)) > 1 for one in twice),
         people=len({row.by_name for rows in said.values() for row in rows}),
+        baseline_words=_median_words(items),
     )
+
+
+def _median_words(items: Sequence[SheetItem]) -> float | None:
+    words = [len(item.response.split()) for item in items if item.source == _Source.BASELINE]
+    return float(median(words)) if words else None
 
 
 def _over(sheet: AuditSheet, items: Sequence[SheetItem]) -> list[SheetItem]:

@@ -102,6 +102,7 @@ def sheet(request: Request, sheet_id: str) -> HttpResponse:
         "progress": progress_of(found),
         "result": result,
         "rows": screen.result_rows(result) if result else [],
+        "loved": screen.loved_shown(result) if result else [],
         "headline": screen.headline(result.random, "policy") if result else "",
         "beside": screen.headline(result.baseline, "baseline") if result else "",
         "why_not": why_not_judge(found, request.user) if judges else "",
