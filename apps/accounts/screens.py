@@ -125,6 +125,8 @@ SENTENCES: dict[str, str] = {
     "snapshot.suite_added": "added the regression suite {subject}, {checks} checks",
     "snapshot.cancelled": "cancelled the dataset {name}",
     "snapshot.frozen": "froze the dataset {subject}",
+    "snapshot.look_signed": "let {for} take look {look} at {split} of {subject}: {reason}",
+    "snapshot.looks_limited": "set how many looks at {split} of {subject} are free: {looks}",
     "snapshot.private_read": "downloaded the private split {split} of {subject}",
     "stage.promoted": "made {subject} name {model}, {share} % of the traffic",
     "stage.reverted": "reverted {subject} to {model}: {reason}",

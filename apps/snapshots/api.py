@@ -273,14 +273,13 @@ def snapshot_create(request: HttpRequest, slug: str, payload: SnapshotIn) -> Sta
 @router.post(
     "/projects/{slug}/snapshots/suite",
     auth=needs("write"),
-    response={200: SnapshotOut, 201: SnapshotOut},
+    response=SnapshotOut,
     summary="Add the shipped regression suite: prompts with checks",
 )
-def snapshot_suite(request: HttpRequest, slug: str) -> Status:
-    """200 and the dataset there is, where this version's was added before."""
+def snapshot_suite(request: HttpRequest, slug: str) -> Snapshot:
+    """The dataset there is, where this version's was added before."""
     project, _role = project_for(request.user, slug, STAFF)
-    made, is_new = suite_add(project=project, user=request.user)
-    return Status(201 if is_new else 200, made)
+    return suite_add(project=project, user=request.user)[0]
 
 
 @router.post(

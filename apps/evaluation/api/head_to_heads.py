@@ -90,11 +90,11 @@ class HeadToHeadOut(Schema):
     due_at: datetime | None = Field(description="when it is to be done again")
 
 
-class ShareIn(Schema):
+class ReadLinkIn(Schema):
     days: int = Field(14, description="until the link expires, 1 to 365")
 
 
-class SharedOut(Schema):
+class ReadLinkOut(Schema):
     path: str = Field(description="of the page to read, on this site; empty: no link")
     shared_until: datetime | None
 
@@ -133,10 +133,10 @@ def _told(found: HeadToHead) -> HeadToHeadOut:
     )
 
 
-def _shared(found: HeadToHead) -> SharedOut:
+def _shared(found: HeadToHead) -> ReadLinkOut:
     live = found.shared_until is not None and found.shared_until > timezone.now()
     path = reverse("evaluation:shared", args=[found.share_key]) if live else ""
-    return SharedOut(path=path, shared_until=found.shared_until)
+    return ReadLinkOut(path=path, shared_until=found.shared_until)
 
 
 @router.get(_ALL, auth=needs("read"), response=list[HeadToHeadOut], summary="All head-to-heads")
@@ -192,21 +192,21 @@ def head_to_head_stop(request: HttpRequest, slug: str, head_to_head: str) -> Hea
 @router.post(
     f"{_ONE}/link",
     auth=needs("train"),
-    response=SharedOut,
+    response=ReadLinkOut,
     summary="Make a link for somebody outside",
 )
 def head_to_head_link(
-    request: HttpRequest, slug: str, head_to_head: str, payload: ShareIn | None = None
-) -> SharedOut:
+    request: HttpRequest, slug: str, head_to_head: str, payload: ReadLinkIn | None = None
+) -> ReadLinkOut:
     """The link before, if there was one, ends."""
     project, _ = project_for(request.user, slug, STAFF)
     found = head_to_head_get(project=project, head_to_head=head_to_head)
-    days = (payload or ShareIn()).days
+    days = (payload or ReadLinkIn()).days
     return _shared(head_to_head_share(head_to_head=found, by=request.user, days=days))
 
 
-@router.delete(f"{_ONE}/link", auth=needs("train"), response=SharedOut, summary="End the link")
-def head_to_head_unlink(request: HttpRequest, slug: str, head_to_head: str) -> SharedOut:
+@router.delete(f"{_ONE}/link", auth=needs("train"), response=ReadLinkOut, summary="End the link")
+def head_to_head_unlink(request: HttpRequest, slug: str, head_to_head: str) -> ReadLinkOut:
     project, _ = project_for(request.user, slug, STAFF)
     found = head_to_head_get(project=project, head_to_head=head_to_head)
     return _shared(head_to_head_unshare(head_to_head=found, by=request.user))
