@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.evaluation_world import first, simulated
+from benchmarks.evaluation_world.votes import first, simulated
 from benchmarks.report import print_report, print_table, versions
 from measures.head_to_head import Plan, Stopping, Verdict, result_of, votes_needed
 from measures.intervals import dyadic_interval, mean_interval, paired_difference, t_interval, wilson

@@ -9,7 +9,7 @@ import statsmodels.api as sm
 from scipy.special import stdtrit
 from statsmodels.stats.sandwich_covariance import cov_cluster_2groups
 
-from benchmarks.evaluation_world import first, simulated
+from benchmarks.evaluation_world.votes import first, simulated
 from measures.head_to_head import (
     FINAL,
     Plan,

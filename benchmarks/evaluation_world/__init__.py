@@ -1,0 +1,1 @@
+"""What `benchmarks.evaluation` draws from."""
