@@ -1,1 +1,0 @@
-"""What `benchmarks.evaluation` draws from."""
