@@ -1,5 +1,6 @@
 """The registered metrics against what the recipes really emit, in both directions."""
 
+import json
 import re
 
 import pytest
@@ -46,7 +47,8 @@ def emitted(planted: dict[str, Outcome], models: Workshop) -> set[str]:
         PLANTED_GRPO | {"steps": 1, "sample_every": 1, "reward": REWARD},
         **roles | {"reward": "documented_ensemble"},
     )
-    asked_known = [{"prompt": user(subject), "answer": "a"} for subject in SUBJECTS]
+    check = json.dumps({"category": "says something", "test": "answers"})
+    asked_known = [{"prompt": user(s), "answer": "a", "check": check} for s in SUBJECTS]
     models.put_snapshot("documented_answers", train=asked_known[:1], dev=asked_known[1:])
     evaluation = models.spec(
         "documented_evaluation",
