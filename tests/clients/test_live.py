@@ -410,3 +410,31 @@ def test_a_reward_is_tried_on_answers(
         assert models.try_reward(BRIEF, [asked]) == rows
     config = Run.objects.get().config
     assert (config["check"], config["answers"]) == ("answers", [asked])
+
+
+@pytest.mark.usefixtures("transactional_db")
+def test_two_systems_are_compared_and_the_result_is_shown_to_somebody_outside(
+    live_server: LiveServer, project: Project, emil: User, ana: User
+) -> None:
+    rows = [
+        {"prompt": f"What is {n} + 1?", "response_a": f"{n + 1}", "response_b": "Many."}
+        for n in range(24)
+    ]
+    with Client(live_server.url, token_of(emil, "read", "write", "train")) as concord:
+        duels = concord.project(project.slug).head_to_heads
+        with pytest.raises(ConcordError) as refused:
+            duels.open("N", first="Ours", second="Ours", rows=rows)
+        assert refused.value.field == "second_name"
+        made = duels.open("N", first="Ours", second="Theirs", rows=rows, people=5, margin=0.1)
+        assert (made.verdict, made.planned, made.margin) == ("waiting", 24, 0.1)
+        with Client(live_server.url, token_of(ana, "read", "label")) as theirs:
+            pair = theirs.next(project.slug).pair
+            assert pair is not None
+            theirs.vote(pair, "left")
+        found = duels.get(made.id)
+        assert (found.votes, found.people, found.verdict) == (1, 1, "too_few_people")
+        assert found.says.startswith("Too few people: 1 of at least 5.")
+        assert duels.link(made.id, days=2).path
+        assert duels.link(made.id, None).path == ""
+        assert not duels.end(made.id).running
+        assert [one.id for one in duels.all()] == [made.id]

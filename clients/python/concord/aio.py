@@ -337,19 +337,29 @@ class AsyncClient:
         """Close a sheet without a result."""
         return await self._transport.send(operations.audit_withdraw(project, sheet, reason))
 
+    async def _rows(
+        self, part: Callable[[int], operations.Operation[Any]], page: int
+    ) -> AsyncIterator[Any]:
+        """The items of every page; part: the request from an offset on."""
+        offset, total = 0, 1
+        while offset < total:
+            got = await self._transport.send(part(offset))
+            for row in got.items:
+                yield row
+            offset, total = offset + page, got.count
+
     # --- models ----------------------------------------------------------------------------------
 
     async def models(
         self, project: str, *, page: int = 50, **filters: str
     ) -> AsyncIterator[types.Model]:
         """Every model, newest first. filters: search, kind (of its run), status."""
-        offset, total = 0, 1
-        while offset < total:
-            operation = operations.models_page(project, offset=offset, limit=page, filters=filters)
-            got = await self._transport.send(operation)
-            for row in got.items:
-                yield row
-            offset, total = offset + page, got.count
+
+        def part(offset: int) -> operations.Operation[Any]:
+            return operations.models_page(project, offset=offset, limit=page, filters=filters)
+
+        async for row in self._rows(part, page):
+            yield row
 
     async def model(self, project: str, model: str) -> types.ModelDetail:
         """One model by its id, with its card and the lines that load it."""
@@ -398,14 +408,14 @@ class AsyncClient:
         self, project: str, *, page: int = 50, **filters: str
     ) -> AsyncIterator[types.Naming]:
         """Every change of the stages, newest first. filters: stage."""
-        offset, total = 0, 1
-        while offset < total:
-            got = await self._transport.send(
-                operations.stage_history_page(project, offset=offset, limit=page, filters=filters)
+
+        def part(offset: int) -> operations.Operation[Any]:
+            return operations.stage_history_page(
+                project, offset=offset, limit=page, filters=filters
             )
-            for row in got.items:
-                yield row
-            offset, total = offset + page, got.count
+
+        async for row in self._rows(part, page):
+            yield row
 
     async def stage_revert(
         self, project: str, stage: str, *, change: int, reason: str
@@ -429,14 +439,12 @@ class AsyncClient:
         self, project: str, *, page: int = 50, **filters: str
     ) -> AsyncIterator[types.Promotion]:
         """Requests to promote, newest first. filters: state."""
-        offset, total = 0, 1
-        while offset < total:
-            got = await self._transport.send(
-                operations.promotions_page(project, offset=offset, limit=page, filters=filters)
-            )
-            for row in got.items:
-                yield row
-            offset, total = offset + page, got.count
+
+        def part(offset: int) -> operations.Operation[Any]:
+            return operations.promotions_page(project, offset=offset, limit=page, filters=filters)
+
+        async for row in self._rows(part, page):
+            yield row
 
     async def promotion(self, project: str, promotion: str) -> types.PromotionDetail:
         """One request with its evidence as it was kept."""
@@ -461,16 +469,52 @@ class AsyncClient:
         """Before, during and after a run that trains a policy, read from what it left."""
         return await self._transport.send(operations.checklists(project, run_id))
 
+    async def head_to_heads(self, project: str) -> tuple[types.HeadToHead, ...]:
+        """All of them, newest first."""
+        return await self._transport.send(operations.head_to_heads(project))
+
+    async def head_to_head_open(
+        self,
+        project: str,
+        name: str,
+        *,
+        first: str,
+        second: str,
+        source: str = "",
+        rows: Sequence[Mapping[str, Any]] = (),
+        **plan: Any,
+    ) -> types.HeadToHead:
+        """Have people compare two systems, named `first` and `second`. source: a finished
+        evaluation, by its id; else rows with prompt, response_a and response_b. plan: prompts,
+        people, votes_each, margin, stopping (any_time or at_the_end), repeat_days, priority."""
+        body = {"name": name, "first_name": first, "second_name": second, **plan}
+        body |= {"source": source} if source else {"rows": [dict(row) for row in rows]}
+        return await self._transport.send(operations.head_to_head_open(project, body))
+
+    async def head_to_head(self, project: str, head_to_head: str) -> types.HeadToHead:
+        """What people say so far. It is kept that you looked, and one that is decided ends."""
+        return await self._transport.send(operations.head_to_head(project, head_to_head))
+
+    async def head_to_head_end(self, project: str, head_to_head: str) -> types.HeadToHead:
+        """Ask nobody any more."""
+        return await self._transport.send(operations.head_to_head_end(project, head_to_head))
+
+    async def head_to_head_link(
+        self, project: str, head_to_head: str, days: int | None = 14
+    ) -> types.ReadLink:
+        """A page that anybody may read for so many days; the one before ends. None: no page."""
+        if days is None:
+            return await self._transport.send(operations.head_to_head_unlink(project, head_to_head))
+        return await self._transport.send(operations.head_to_head_link(project, head_to_head, days))
+
     async def protocols(self, project: str, *, page: int = 50) -> AsyncIterator[types.Protocol]:
         """What the project's evaluations were measured by, newest first."""
-        offset, total = 0, 1
-        while offset < total:
-            got = await self._transport.send(
-                operations.protocols_page(project, offset=offset, limit=page)
-            )
-            for row in got.items:
-                yield row
-            offset, total = offset + page, got.count
+
+        def part(offset: int) -> operations.Operation[Any]:
+            return operations.protocols_page(project, offset=offset, limit=page)
+
+        async for row in self._rows(part, page):
+            yield row
 
     async def protocol(self, project: str, sha256: str) -> types.ProtocolDetail:
         """One by its hash, or the first 12 characters of it, with the runs that used it."""
@@ -520,13 +564,12 @@ class AsyncClient:
         self, project: str, *, page: int = 50, **filters: str
     ) -> AsyncIterator[types.Run]:
         """Every run, newest first. filters: search, kind, state, group; see the reference."""
-        offset, total = 0, 1
-        while offset < total:
-            operation = operations.runs_page(project, offset=offset, limit=page, filters=filters)
-            got = await self._transport.send(operation)
-            for row in got.items:
-                yield row
-            offset, total = offset + page, got.count
+
+        def part(offset: int) -> operations.Operation[Any]:
+            return operations.runs_page(project, offset=offset, limit=page, filters=filters)
+
+        async for row in self._rows(part, page):
+            yield row
 
     async def launch(
         self,

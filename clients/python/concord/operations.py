@@ -597,6 +597,41 @@ def dataset_export(
     )
 
 
+HEAD_TO_HEADS = "/projects/{slug}/head-to-heads"
+
+
+def head_to_heads(project: str) -> Operation[tuple[types.HeadToHead, ...]]:
+    return Operation("GET", HEAD_TO_HEADS, _each(types.HeadToHead), {"slug": project})
+
+
+def head_to_head_open(project: str, body: Mapping[str, Any]) -> Operation[types.HeadToHead]:
+    names = {"slug": project}
+    return Operation(
+        "POST", HEAD_TO_HEADS, types.HeadToHead.read, names, body=body, repeatable=False
+    )
+
+
+def head_to_head(project: str, head_to_head: str) -> Operation[types.HeadToHead]:
+    names = {"slug": project, "head_to_head": head_to_head}
+    return Operation("GET", HEAD_TO_HEADS + "/{head_to_head}", types.HeadToHead.read, names)
+
+
+def head_to_head_end(project: str, head_to_head: str) -> Operation[types.HeadToHead]:
+    names = {"slug": project, "head_to_head": head_to_head}
+    return Operation("POST", HEAD_TO_HEADS + "/{head_to_head}/end", types.HeadToHead.read, names)
+
+
+def head_to_head_link(project: str, head_to_head: str, days: int) -> Operation[types.ReadLink]:
+    names = {"slug": project, "head_to_head": head_to_head}
+    template = HEAD_TO_HEADS + "/{head_to_head}/link"
+    return Operation("POST", template, types.ReadLink.read, names, body={"days": days})
+
+
+def head_to_head_unlink(project: str, head_to_head: str) -> Operation[types.ReadLink]:
+    names = {"slug": project, "head_to_head": head_to_head}
+    return Operation("DELETE", HEAD_TO_HEADS + "/{head_to_head}/link", types.ReadLink.read, names)
+
+
 STAGES = "/projects/{slug}/stages"
 PROMOTIONS = "/projects/{slug}/promotions"
 

@@ -52,6 +52,7 @@ class Project:
         self.runs = Runs(caller, slug)
         self.models = Models(caller, slug)
         self.stages = Stages(caller, slug)
+        self.head_to_heads = HeadToHeads(caller, slug)
 
     def __repr__(self) -> str:
         return f"<Project {self.slug}>"
@@ -402,6 +403,44 @@ class WinRate:
     by: str
     undefined: str
     run: Run
+
+
+class HeadToHeads(Group):
+    """Two systems compared by people."""
+
+    def all(self) -> Sequence[types.HeadToHead]:
+        return self._do(self._client.head_to_heads(self._slug))
+
+    def open(
+        self,
+        name: str,
+        *,
+        first: str,
+        second: str,
+        source: Run | str = "",
+        rows: Sequence[Mapping[str, Any]] = (),
+        **plan: Any,
+    ) -> types.HeadToHead:
+        """Have people compare the answers of an evaluation, or rows of your own. See
+        `AsyncClient.head_to_head_open`."""
+        found = source.id if isinstance(source, Run) else source
+        return self._do(
+            self._client.head_to_head_open(
+                self._slug, name, first=first, second=second, source=found, rows=rows, **plan
+            )
+        )
+
+    def get(self, head_to_head: str) -> types.HeadToHead:
+        """What people say so far; a look that is kept."""
+        return self._do(self._client.head_to_head(self._slug, head_to_head))
+
+    def end(self, head_to_head: str) -> types.HeadToHead:
+        """Ask nobody any more."""
+        return self._do(self._client.head_to_head_end(self._slug, head_to_head))
+
+    def link(self, head_to_head: str, days: int | None = 14) -> types.ReadLink:
+        """A page that anybody may read for so many days; None ends it."""
+        return self._do(self._client.head_to_head_link(self._slug, head_to_head, days))
 
 
 class Stages(Group):

@@ -1104,3 +1104,45 @@ class Checklist(Answered):
     name: str
     title: str
     items: Sequence[ChecklistItem] = field(metadata=_each(ChecklistItem))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadToHead(Answered):
+    """Two systems compared by people. verdict: better or worse (the first system), no_difference,
+    undecided, not_decided, waiting, too_few_people, too_few_prompts or one_sided; `says` has it in
+    words. value, low, high: the share that the first system wins, ties as half, with the interval
+    that its plan allows. `outcomes` is None until the result may be looked at."""
+
+    id: str
+    name: str
+    first_name: str
+    second_name: str
+    first: str | None
+    second: str | None
+    source: str | None
+    verdict: str
+    says: str
+    value: float | None
+    low: float | None
+    high: float | None
+    votes: int
+    planned: int
+    people: int
+    outcomes: Mapping[str, int] | None
+    people_needed: int | None
+    running: bool
+    stopping: str
+    margin: float
+    protocol: Mapping[str, Any]
+    protocol_sha256: str
+    created_at: datetime = field(metadata=_MOMENT)
+    ended_at: datetime | None = field(metadata=_MOMENT)
+    due_at: datetime | None = field(metadata=_MOMENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadLink(Answered):
+    """path: of the page that anybody may read on this site until then; empty: there is none."""
+
+    path: str
+    shared_until: datetime | None = field(metadata=_MOMENT)
