@@ -35,6 +35,7 @@ from apps.evaluation.services.head_to_head import (
 from apps.evaluation.services.ranking import run_uses
 from apps.labeling.models import Comparison, LabelingSettings, Slot, Task, Vote
 from apps.labeling.services import Lease, slot_lease_next, slot_skip, vote_cast
+from apps.monitoring.models import Incident
 from apps.snapshots.selectors.snapshots import recipe_default
 from apps.snapshots.services.freezing import snapshot_preview
 from apps.training.models import Run
@@ -131,7 +132,12 @@ def test_a_system_that_people_like_less_is_an_alarm(project: Project, emil: User
     head_to_heads_look()
     second.refresh_from_db()
     assert second.verdict == Verdict.WORSE
-    assert "prefer the other" in Notice.objects.latest("pk").text
+    incident = Incident.objects.get()  # the second joined the first
+    assert (incident.rule, incident.severity, incident.alerts) == (
+        *("people_prefer_other", "critical"),
+        2,
+    )
+    assert "People prefer Base to Tuned" in incident.title
 
 
 def test_its_votes_are_in_no_dataset_and_no_decision(project: Project, emil: User) -> None:

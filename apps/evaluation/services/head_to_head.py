@@ -29,6 +29,7 @@ from apps.evaluation.selectors.outputs import models_of, outputs_of, prompt_fact
 from apps.labeling.services.blind import blind_pairs_close, blind_pairs_queue
 from apps.labeling.services.importing import MOST_BLIND_VOTES
 from apps.labeling.texts import BadMessages, Messages, fingerprint, messages_from
+from apps.monitoring.services.incidents import incident_open
 from apps.training.models import Checkpoint, Run
 from measures.head_to_head import FINAL, Plan, Result, Stopping, Verdict, result_of
 from measures.model_ranking import LEAST_PEOPLE, LEAST_PROMPTS
@@ -349,8 +350,8 @@ def head_to_head_look(*, head_to_head: HeadToHead, by: User | None) -> Result:
 @transaction.atomic
 def head_to_head_end(*, head_to_head: HeadToHead, by: User | None) -> HeadToHead:
     """Ask nobody any more, and keep every figure as it is now. `by`: who ended it; nobody where it
-    ended by itself. Ending again changes nothing. A first system that people like less is told to
-    engineers and admins."""
+    ended by itself. Ending again changes nothing. A first system that people like less is a critical
+    incident."""
     found = (
         HeadToHead.objects.select_for_update(of=("self",))
         .select_related("pairs", "project")
@@ -374,18 +375,36 @@ def head_to_head_end(*, head_to_head: HeadToHead, by: User | None) -> HeadToHead
         project=found.project,
         roles=(Role.ENGINEER, Role.ADMIN),
         kind="head_to_head.ended",
-        text=_ENDED[result.verdict == Verdict.WORSE],
+        text=_ENDED,
         values={"name": found.name},
         path=reverse("evaluation:head_to_head", args=[found.project.slug, found.pk]),
         by=by,
     )
+    if result.verdict == Verdict.WORSE:
+        _alarm(found, result)
     return found
 
 
-_ENDED = {
-    False: gettext_noop("The head-to-head %(name)s has ended."),
-    True: gettext_noop("People prefer the other system in the head-to-head %(name)s."),
-}
+_ENDED = gettext_noop("The head-to-head %(name)s has ended.")
+RULE = "people_prefer_other"
+
+
+def _alarm(found: HeadToHead, result: Result) -> None:
+    """One incident of a model (or of a system of that name) while it is open."""
+    estimate = result.estimate
+    incident_open(
+        project=found.project,
+        key=f"head_to_head:{found.first_id or found.first_name}",
+        link="evaluation",
+        rule=RULE,
+        title=f"People prefer {found.second_name} to {found.first_name}",
+        message=f"In the head-to-head “{found.name}”, by {result.n:,} votes of {result.n_people:,} "
+        "people. Where it is in service, take it back; read the answers on which it loses.",
+        severity="critical",
+        checkpoint=found.first,
+        value=estimate.value if estimate else None,
+        threshold=0.5,
+    )
 
 
 def head_to_heads_look() -> int:
