@@ -350,8 +350,8 @@ def head_to_head_look(*, head_to_head: HeadToHead, by: User | None) -> Result:
 @transaction.atomic
 def head_to_head_end(*, head_to_head: HeadToHead, by: User | None) -> HeadToHead:
     """Ask nobody any more, and keep every figure as it is now. `by`: who ended it; nobody where it
-    ended by itself. Ending again changes nothing. A first system that people like less is a critical
-    incident."""
+    ended by itself. Ending again changes nothing. A first system that people like less is a
+    critical incident."""
     found = (
         HeadToHead.objects.select_for_update(of=("self",))
         .select_related("pairs", "project")
