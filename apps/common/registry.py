@@ -72,7 +72,9 @@ class RunResult:
     method: its kind (sft, reward, dpo, ppo); seconds: of its attempts' work, wall time; splits: a
     reward model's report by file; win_rate: {value, low, high, n…} of an evaluation of its model
     against SFT, by the judge that it was not trained on; None where nobody has evaluated it.
-    protocol: by what that was measured; None where it was before protocols were kept.
+    protocol: by what that was measured; None where it was before protocols were kept. people: the
+    same of the newest head-to-head of its model that has ended; checks: {lost, won, checks,
+    standing} of its newest regression suite; latency_ms: of half of its answers, alone.
     """
 
     method: str
@@ -84,6 +86,9 @@ class RunResult:
     splits: Mapping[str, Mapping[str, Any]]
     win_rate: Mapping[str, Any] | None
     protocol: StatedProtocol | None = None
+    people: Mapping[str, Any] | None = None
+    checks: Mapping[str, Any] | None = None
+    latency_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +216,7 @@ _comparison_uses: list[Callable[[Any, int], list[Use]]] = []
 _comparison_pages: list[str] = []
 _run_results: list[Callable[[Any], list[RunResult]]] = []
 _run_tabs: list[RunTab] = []
+_people_rates: list[Callable[[Any], Mapping[str, Mapping[str, Any]]]] = []
 _alert_listeners: list[Callable[[Any, Any], None]] = []
 _end_listeners: list[Callable[[Any], None]] = []
 _card_lines: list[Callable[[Any], list[CardLine]]] = []
@@ -435,6 +441,15 @@ def run_results(project: Any) -> list[RunResult]:
     """What the project has trained to the end, newest first."""
     found = [result for find in _run_results for result in find(project)]
     return sorted(found, key=lambda result: result.ended_at, reverse=True)
+
+
+def people_rates_set(find: Callable[[Any], Mapping[str, Mapping[str, Any]]]) -> None:
+    """find: of a project, {run: {value, low, high, n}} by people."""
+    _people_rates[:] = [find]
+
+
+def people_rates(project: Any) -> Mapping[str, Mapping[str, Any]]:
+    return _people_rates[0](project) if _people_rates else {}
 
 
 def run_tab_add(tab: RunTab) -> None:

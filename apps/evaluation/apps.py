@@ -16,6 +16,7 @@ from apps.common.registry import (
     flagged_listener_add,
     named_models_add,
     nav_add,
+    people_rates_set,
     protocol_pages_set,
     run_tab_add,
     run_uses_add,
@@ -31,6 +32,7 @@ class EvaluationConfig(AppConfig):
     def ready(self) -> None:
         from apps.accounts.selectors import named_by
         from apps.evaluation.models import HeadToHead
+        from apps.evaluation.selectors.head_to_head import people_rates
         from apps.evaluation.services.protocols import evaluation_ended
         from apps.evaluation.services.ranking import run_uses
         from apps.evaluation.views.protocols import protocol_address
@@ -42,6 +44,7 @@ class EvaluationConfig(AppConfig):
         )
         audit_subjects_add(("head_to_head",), named_by(HeadToHead, "pk", "evaluation:head_to_head"))
         run_uses_add(run_uses)
+        people_rates_set(people_rates)
         run_tab_add(RunTab("suite", "Checks", "evaluation:run_checks", when=_has_checks))
         run_tab_add(
             RunTab("people", "People", "evaluation:run_people", when=_is_finished_evaluation)

@@ -23,7 +23,9 @@ from apps.evaluation.selectors.promotion import stage_now, state_of
 from apps.evaluation.services.promoting import promotion_reject, promotion_withdraw
 from apps.monitoring.models import Incident
 from apps.snapshots.models import Snapshot
+from apps.snapshots.screens.readiness import method_rows
 from apps.training.models import Alert, Checkpoint, Run, RunInput
+from apps.training.selectors.results import run_results
 from tests.evaluation.promoted import (
     Ask,
     approve,
@@ -519,3 +521,14 @@ def test_an_open_gate_is_not_overridden(ask: Ask, ada: User) -> None:
     with pytest.raises(Conflict) as raised:
         sign(ask(), ada)
     assert raised.value.code == "gate_open"
+
+
+def test_the_table_of_methods_says_what_people_and_checks_said(model: Checkpoint) -> None:
+    rows = {row.name: row for row in method_rows(run_results(model.project))}
+    mine, other = rows["assistant, seed 0"], rows["assistant, seed 1"]
+    assert mine.people.startswith("100.0 % (73.5–100.0 %")
+    assert mine.win_rate.startswith("62.0 %")  # not the 20 % of the suite
+    assert mine.checks == "not worse: 1 of 140 lost, 2 won"
+    assert mine.latency == "210 ms"
+    assert (other.people, other.win_rate) == ("not asked", "not evaluated")
+    assert (other.checks, other.latency) == ("no suite", "—")

@@ -26,11 +26,10 @@ from apps.snapshots.models import Snapshot
 from apps.snapshots.selectors.lineage import origins
 from apps.training.models import Artifact, Checkpoint, Run, RunInput
 from apps.training.selectors import checkpoint_for_use
-from apps.training.selectors.results import alerts_that_count
+from apps.training.selectors.results import MOST_EVALUATIONS, alerts_that_count, is_suite
 from apps.training.services.kinds import OPTIMISED
 
 ENOUGH_SEEDS = 3
-MOST_EVALUATIONS = 50
 VERSION = 1
 EVERY_STAGE = frozenset(Stage.values)
 SERVING = frozenset({Stage.STAGING, Stage.PRODUCTION})
@@ -183,13 +182,6 @@ def evaluations_of(checkpoint: Checkpoint) -> list[Run]:
         state=Run.State.FINISHED,
     )
     return list(rows.select_related("project").order_by("-ended_at", "-pk")[:MOST_EVALUATIONS])
-
-
-def is_suite(run: Run) -> bool:
-    """Whether every prompt of an evaluation carries a check: what a judge says of these is not what
-    it says of the prompts that the policy is for."""
-    found = run.summary.get("regression")
-    return isinstance(found, dict) and found.get("checks") == run.summary.get("prompts")
 
 
 def evaluation_of(checkpoint: Checkpoint) -> Run | None:

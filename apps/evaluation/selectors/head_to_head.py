@@ -192,3 +192,16 @@ def votes_rows(found: HeadToHead) -> Iterator[dict[str, Any]]:
             "seconds": "" if answer.active_ms is None else answer.active_ms / 1000,
             "cast_at": answer.cast_at.isoformat(),
         }
+
+
+def people_rates(project: Project) -> dict[str, dict[str, Any]]:
+    """{run: {value, low, high, n}} of the newest head-to-head of each run's model that has ended
+    with an interval."""
+    ended = head_to_heads(project=project).filter(ended_at__isnull=False, first__isnull=False)
+    found: dict[str, dict[str, Any]] = {}
+    for one in ended.order_by("ended_at"):
+        estimate = (one.result or {}).get("estimate")
+        if one.first is not None and estimate and estimate["low"] is not None:
+            bounds = {name: estimate[name] for name in ("value", "low", "high")}
+            found[one.first.run_id] = bounds | {"n": (one.result or {})["n"]}
+    return found

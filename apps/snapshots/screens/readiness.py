@@ -1,6 +1,6 @@
 """The page of advice: the method, why, what to do next, and the facts it rests on."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -60,7 +60,10 @@ class MethodRow:
     method: str
     name: str
     url: str
+    people: str
     win_rate: str
+    checks: str
+    latency: str
     seconds: float | None
     ended_at: datetime
 
@@ -123,7 +126,10 @@ def method_rows(runs: Iterable[RunResult]) -> list[MethodRow]:
             method=run.method_words,
             name=run.name,
             url=run.url,
+            people=_rate(run.people) if run.people else "not asked",
             win_rate=refused.get(run.url) or _win_rate(run),
+            checks=_checks(run.checks),
+            latency="—" if run.latency_ms is None else f"{run.latency_ms:,.0f} ms",
             seconds=run.seconds,
             ended_at=run.ended_at,
         )
@@ -147,8 +153,18 @@ def _win_rate(run: RunResult) -> str:
     said = run.win_rate
     if run.method == "sft":
         return "the reference for the other methods"
-    if said is None:
-        return "not evaluated"
+    return "not evaluated" if said is None else _rate(said)
+
+
+def _checks(found: Mapping[str, Any] | None) -> str:
+    """What a regression suite said of it, in few words."""
+    if not found:
+        return "no suite"
+    words = {"not_worse": "not worse", "worse": "worse"}.get(found["standing"], "undecided")
+    return f"{words}: {found['lost']:,} of {found['checks']:,} lost, {found['won']:,} won"
+
+
+def _rate(said: Mapping[str, Any]) -> str:
     return share(
         Interval(
             value=said.get("value"),

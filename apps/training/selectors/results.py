@@ -11,13 +11,14 @@ from django.urls import reverse
 
 from apps.accounts.models import Project
 from apps.common.json_limits import storable
-from apps.common.registry import RunResult
+from apps.common.registry import RunResult, people_rates
 from apps.snapshots.storage import artifact_store
 from apps.training.models import Alert, Artifact, Run, RunEvent, RunInput, Sample
 from apps.training.selectors.protocols import protocol_of
 from apps.training.selectors.runs import attempt_ends
 from workers.artifacts import ArtifactError
 
+MOST_EVALUATIONS = 50
 _TRAINED = (
     Run.Kind.SFT,
     Run.Kind.REWARD,
@@ -34,10 +35,18 @@ def run_results(project: Project) -> list[RunResult]:
     runs = Run.objects.filter(
         project=project, kind__in=_TRAINED, state=Run.State.FINISHED, about=None
     )
-    return [_result(run, project) for run in runs.order_by("-ended_at")]
+    people = people_rates(project)
+    return [_result(run, project, people.get(run.pk)) for run in runs.order_by("-ended_at")]
 
 
-def _result(run: Run, project: Project) -> RunResult:
+def is_suite(run: Run) -> bool:
+    """Whether every prompt of an evaluation carries a check: what a judge says of these is not what
+    it says of the prompts that the policy is for."""
+    found = run.summary.get("regression")
+    return isinstance(found, dict) and found.get("checks") == run.summary.get("prompts")
+
+
+def _result(run: Run, project: Project, people: Mapping[str, Any] | None) -> RunResult:
     splits = run.summary.get("splits") if run.kind == Run.Kind.REWARD else None
     assert run.ended_at is not None  # noqa: S101 — finished, and a constraint
     return RunResult(
@@ -48,13 +57,14 @@ def _result(run: Run, project: Project) -> RunResult:
         ended_at=run.ended_at,
         seconds=run.seconds,
         splits=splits if isinstance(splits, dict) else {},
+        people=people,
         **_evaluated(run),
     )
 
 
 def _evaluated(run: Run) -> dict[str, Any]:
     """By the judge that the policy was not trained on; its own reward's opinion is no evidence."""
-    link = (
+    links = (
         RunInput.objects.filter(
             Q(checkpoint__run=run) | Q(upstream=run),
             role="policy",
@@ -63,15 +73,26 @@ def _evaluated(run: Run) -> dict[str, Any]:
         )
         .select_related("run")
         .order_by("-run__ended_at")
-        .first()
     )
-    if link is None:
-        return {"win_rate": None}
-    judged = link.run.summary.get("judge")
-    found = judged.get("win_rate") if isinstance(judged, dict) else None
-    return {
-        "win_rate": found if isinstance(found, dict) else None,
-        "protocol": protocol_of(link.run),
+    runs = [link.run for link in links[:MOST_EVALUATIONS]]
+    asked = next((one for one in runs if not is_suite(one)), None)
+    suite = next((one for one in runs if one.summary.get("regression")), None)
+    checks = {} if suite is None else suite.summary["regression"]
+    found: dict[str, Any] = {"win_rate": None}
+    if checks:
+        over_all = checks["all"]
+        found["checks"] = {"lost": over_all["lost"], "won": over_all["won"]} | {
+            name: checks[name] for name in ("checks", "standing")
+        }
+    if asked is None:
+        return found
+    judged, latency = asked.summary.get("judge"), asked.summary.get("latency")
+    rate = judged.get("win_rate") if isinstance(judged, dict) else None
+    alone = latency.get("without_score") if isinstance(latency, dict) else None
+    return found | {
+        "win_rate": rate if isinstance(rate, dict) else None,
+        "protocol": protocol_of(asked),
+        "latency_ms": alone.get("p50_ms") if isinstance(alone, dict) else None,
     }
 
 
