@@ -165,7 +165,7 @@ def test_a_damaged_file_names_its_line(project: Project, emil: User, line: str) 
     run = evaluation_make(project, lines=[output(1, 1.0), line])
     with pytest.raises(DomainError, match=r"Line 2 of outputs\.jsonl") as refused:
         sheet_make(project=project, run=run, user=emil)
-    assert refused.value.code == "bad_answers"
+    assert refused.value.code == "bad_outputs"
     assert not AuditSheet.objects.exists()
 
 

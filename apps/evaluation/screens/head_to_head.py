@@ -14,7 +14,6 @@ from measures.head_to_head import Estimate, Result, Stopping, Verdict, votes_nee
 from measures.model_ranking import LEAST_PEOPLE, LEAST_PROMPTS
 from workers.contract.numbers import percent, share
 
-OUTCOME_WORDS = {"win": "wins", "tie": "ties", "both_bad": "both bad", "loss": "losses"}
 _TONES = {"win": "a", "tie": "tie", "both_bad": "none", "loss": "b"}
 LEAST_CURVE = 3  # looks
 

@@ -2,9 +2,9 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db.models import Q
 
@@ -20,6 +20,7 @@ FILE = "outputs.jsonl"
 IS_FILE = Q(name=FILE) | Q(purpose="audit")
 _LARGEST = 32_000_000  # bytes; the file holds about 100 answers
 _FIELDS = ("prompt", "response", "score")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,56 +54,70 @@ def outputs_of(assessment: Run) -> list[Output]:
     `Conflict` (no_outputs) when the run left none or the file is gone; `DomainError` (bad_outputs)
     naming the first line that is not as expected.
     """
-    row = (
-        Artifact.objects.filter(IS_FILE, run=assessment)
-        .order_by("-attempt", "-size_bytes", "-seq")
-        .first()
-    )
-    if row is None:
+    kept = lines_kept(assessment)
+    if kept is None:
         raise Conflict(
             "This assessment kept no answers of a policy. Assess the model with a policy and "
             "prompts: then there is something for people to judge.",
             code="no_outputs",
         )
+    name, lines = kept
+    return [parsed(number, line, name, _output) for number, line in lines]
+
+
+def lines_kept(run: Run) -> tuple[str, list[tuple[int, str]]] | None:
+    """(name of the run's file of answers, its lines by their number from 1 without empty ones);
+    None where it left none. `Conflict` (no_outputs) when it is too large or gone, `DomainError`
+    (bad_outputs) when it is not UTF-8."""
+    rows = Artifact.objects.filter(IS_FILE, run=run).order_by("-attempt", "-size_bytes", "-seq")
+    row = rows.first()
+    if row is None:
+        return None
     if row.size_bytes > _LARGEST:
-        raise Conflict(f"{FILE} is larger than {_LARGEST // 10**6} MB.", code="no_outputs")
+        raise Conflict(f"{row.name} is larger than {_LARGEST // 10**6} MB.", code="no_outputs")
     try:
         text = artifact_store().read_bytes(row.uri, sha256=row.sha256).decode("utf-8")
     except (ArtifactError, OSError) as error:
         raise Conflict(f"The file of answers cannot be read: {error}.", code="no_outputs") from None
     except UnicodeDecodeError:
-        raise DomainError(f"{FILE} is not UTF-8 text.", code="bad_outputs") from None
+        raise DomainError(f"{row.name} is not UTF-8 text.", code="bad_outputs") from None
     lines = enumerate(text.split("\n"), start=1)
-    return [_output(number, line) for number, line in lines if line.strip()]
+    return row.name, [(number, line) for number, line in lines if line.strip()]
 
 
-def _output(number: int, line: str) -> Output:
+def parsed(number: int, line: str, name: str, build: Callable[[int, Mapping[str, Any]], T]) -> T:
+    """What `build` makes of a line's object; `DomainError` (bad_outputs) naming the line where it
+    is no object or `build` raises a ValueError or `BadMessages`."""
     try:
         row = json.loads(line)
         if not isinstance(row, Mapping):
             raise ValueError("it is not an object")
-        if missing := [name for name in _FIELDS if row.get(name) is None]:
-            raise ValueError(f"{missing[0]} is missing")
-        return Output(
-            line=number,
-            prompt=messages_from(row["prompt"], role="user"),
-            response=_text(row, "response"),
-            score=_number(row, "score"),
-            disagreement=_number(row, "disagreement"),
-            other=_text(row, "other_response"),
-            other_score=_number(row, "other_score"),
-        )
+        return build(number, row)
     except (ValueError, BadMessages) as error:
         reason = "it is not JSON" if isinstance(error, json.JSONDecodeError) else str(error)
         raise DomainError(
-            f"Line {number} of {FILE} is not as expected: {reason}.", code="bad_outputs", row=number
+            f"Line {number} of {name} is not as expected: {reason}.", code="bad_outputs", row=number
         ) from None
 
 
-def _text(row: Mapping[str, Any], name: str) -> str:
-    value = row.get(name)
-    if value is None:
-        return ""
+def _output(number: int, row: Mapping[str, Any]) -> Output:
+    if missing := [name for name in _FIELDS if row.get(name) is None]:
+        raise ValueError(f"{missing[0]} is missing")
+    return Output(
+        line=number,
+        prompt=messages_from(row["prompt"], role="user"),
+        response=text_in(row, "response"),
+        score=number_in(row, "score"),
+        disagreement=number_in(row, "disagreement"),
+        other=text_in(row, "other_response"),
+        other_score=number_in(row, "other_score"),
+    )
+
+
+def text_in(row: Mapping[str, Any], *names: str) -> str:
+    """The first of these fields that is there, "" where none is."""
+    name = _first(row, names)
+    value = row.get(name, "") if name else ""
     if not isinstance(value, str):
         raise ValueError(f"{name} is not a text")
     if "\x00" in value:
@@ -110,14 +125,20 @@ def _text(row: Mapping[str, Any], name: str) -> str:
     return value
 
 
-def _number(row: Mapping[str, Any], name: str) -> Any:
-    value = row.get(name)
-    if value is None:
+def number_in(row: Mapping[str, Any], *names: str) -> Any:
+    """The first of these fields that is there as a float, None where none is."""
+    name = _first(row, names)
+    if not name:
         return None
+    value = row[name]
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not math.isfinite(value):
         raise ValueError(f"{name} is not a finite number")
     return float(value)
+
+
+def _first(row: Mapping[str, Any], names: tuple[str, ...]) -> str:
+    return next((name for name in names if row.get(name) is not None), "")
 
 
 def askable(outputs: list[Output]) -> list[Output]:

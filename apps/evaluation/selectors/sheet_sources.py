@@ -1,21 +1,16 @@
 """The answers that a run left for an audit sheet: a policy's, beside its baseline's."""
 
-import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Q
-
 from apps.accounts.models import Project
 from apps.common.errors import Conflict, DomainError
-from apps.labeling.texts import BadMessages, Messages, fingerprint, messages_from
-from apps.snapshots.storage import artifact_store
-from apps.training.models import Artifact, Checkpoint, Run, RunInput
+from apps.evaluation.selectors.outputs import lines_kept, number_in, parsed, text_in
+from apps.labeling.texts import Messages, fingerprint, messages_from
+from apps.training.models import Checkpoint, Run, RunInput
 from apps.training.selectors import checkpoint_for_use
 from apps.training.selectors.results import samples_chosen, samples_of
-from workers.artifacts import ArtifactError
 
 AUDITABLE = (
     Run.Kind.EVALUATE,
@@ -26,8 +21,6 @@ AUDITABLE = (
     Run.Kind.KTO,
 )
 _ASKS = (Run.Kind.EVALUATE, Run.Kind.ASSESS)  # they ask a policy that another run trained
-_FILE = Q(purpose="audit") | Q(name="outputs.jsonl")
-_LARGEST = 32_000_000  # bytes
 _MOST_SAMPLES = 500
 
 
@@ -105,63 +98,24 @@ def _once_a_prompt(answers: list[Answered]) -> list[Answered]:
 
 
 def _from_file(run: Run) -> list[Answered]:
-    rows = Artifact.objects.filter(_FILE, run=run).order_by("-attempt", "-size_bytes", "-seq")
-    row = rows.first()
-    if row is None:
-        return []
-    if row.size_bytes > _LARGEST:
-        raise Conflict(
-            f"{row.name} is larger than {_LARGEST // 10**6} MB.", code="no_answers", field="run"
-        )
-    try:
-        text = artifact_store().read_bytes(row.uri, sha256=row.sha256).decode("utf-8")
-    except (ArtifactError, OSError, UnicodeDecodeError) as error:
-        raise Conflict(
-            f"The file of answers cannot be read: {error}.", code="no_answers", field="run"
-        ) from None
-    lines = enumerate(text.split("\n"), start=1)
-    return [_answered(number, line, row.name) for number, line in lines if line.strip()]
+    name, lines = lines_kept(run) or ("", [])
+    return [parsed(number, line, name, _answered) for number, line in lines]
 
 
-def _answered(number: int, line: str, name: str) -> Answered:
+def _answered(_number: int, row: Mapping[str, Any]) -> Answered:
     """A line of outputs.jsonl (evaluate, assess) or audit.jsonl (PPO, GRPO), which name the same
     things differently."""
-    try:
-        row = json.loads(line)
-        if not isinstance(row, Mapping):
-            raise ValueError("it is not an object")
-        bucket = row.get("bucket") or ""
-        if bucket not in ("", "high", "low", "random"):
-            raise ValueError(f"bucket is {bucket!r}")
-        return Answered(
-            prompt=messages_from(row.get("prompt"), role="user"),
-            response=_text(row, "response"),
-            reward=_number(row, "score", "reward"),
-            baseline=_text(row, "other_response", "baseline"),
-            baseline_reward=_number(row, "other_score", "baseline_reward"),
-            bucket=bucket,
-        )
-    except (ValueError, BadMessages) as error:
-        why = "it is not JSON" if isinstance(error, json.JSONDecodeError) else str(error)
-        raise DomainError(
-            f"Line {number} of {name} is not as expected: {why}.", code="bad_answers", field="run"
-        ) from None
-
-
-def _text(row: Mapping[str, Any], *names: str) -> str:
-    value = next((row[name] for name in names if row.get(name) is not None), "")
-    if not isinstance(value, str) or "\x00" in value:
-        raise ValueError(f"{names[0]} is not a text")
-    return value
-
-
-def _number(row: Mapping[str, Any], *names: str) -> float | None:
-    value = next((row[name] for name in names if row.get(name) is not None), None)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"{names[0]} is not a finite number")
-    return float(value)
+    bucket = row.get("bucket") or ""
+    if bucket not in ("", "high", "low", "random"):
+        raise ValueError(f"bucket is {bucket!r}")
+    return Answered(
+        prompt=messages_from(row.get("prompt"), role="user"),
+        response=text_in(row, "response"),
+        reward=number_in(row, "score", "reward"),
+        baseline=text_in(row, "other_response", "baseline"),
+        baseline_reward=number_in(row, "other_score", "baseline_reward"),
+        bucket=bucket,
+    )
 
 
 def _from_samples(run: Run) -> list[Answered]:
