@@ -15,6 +15,11 @@ def short_id() -> str:
     return "".join(secrets.choice(_ALPHABET) for _ in range(LENGTH))
 
 
+def one_line(text: str) -> str:
+    """A reason or note as it is stored: without line breaks, NUL characters and space around."""
+    return " ".join(text.replace("\x00", " ").split())
+
+
 def longest(model: type[models.Model], name: str) -> int:
     """The most characters that this column takes."""
     field = model._meta.get_field(name)

@@ -1,7 +1,8 @@
 """Numbers and spans of time as pages and reports write them."""
 
 import math
-from typing import Any
+import sys
+from typing import Any, TypeGuard
 
 from django.utils.formats import get_format
 from django.utils.translation import get_language, gettext
@@ -13,6 +14,13 @@ def _written(text: str) -> str:
         return text
     signs = {",": get_format("THOUSAND_SEPARATOR"), ".": get_format("DECIMAL_SEPARATOR")}
     return text.translate(str.maketrans(signs))
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether it is a number that a float can hold: no bool, not NaN and not infinite."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return -sys.float_info.max <= value <= sys.float_info.max
 
 
 def duration(seconds: float | None) -> str:
@@ -47,6 +55,17 @@ def percent(share: float | None) -> str:
 def share(value: float | None, places: int = 1) -> str:
     """A measured share, for columns that align: 73.1 %, 60.0 %, −4.2 %."""
     return "—" if value is None else f"{fixed(100 * value, places)} %"
+
+
+def share_up(value: float | None) -> str:
+    """An upper bound of a share, rounded up so that what stands there is never less than the bound:
+    4.87 % is "5 %", 0.34 % is "0.4 %"."""
+    if value is None:
+        return "—"
+    per_cent = round(100 * value, 9)
+    if per_cent >= 1:
+        return f"{math.ceil(per_cent)} %"
+    return _written(f"{math.ceil(10 * per_cent) / 10:.1f} %")
 
 
 def points(gap: float) -> str:

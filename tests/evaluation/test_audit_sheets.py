@@ -13,9 +13,10 @@ from pytest_django.fixtures import Settings
 from apps.accounts.models import AuditEvent, Project, User
 from apps.agreement.services.reports import report_refresh
 from apps.common.errors import Conflict, DomainError, Refused
+from apps.common.numbers import share_up
 from apps.common.registry import run_uses
 from apps.evaluation.models import AuditSheet, SheetItem, Verdict
-from apps.evaluation.screens.verdicts import headline, percent_up
+from apps.evaluation.screens.verdicts import headline
 from apps.evaluation.selectors.sheet_sources import sheet_source
 from apps.evaluation.selectors.sheets import audit_of, progress_of, result_of
 from apps.evaluation.services.sheets import (
@@ -490,6 +491,6 @@ def test_a_run_with_an_audit_sheet_is_not_deleted(sheet: AuditSheet) -> None:
 
 def test_a_bound_is_never_rounded_down() -> None:
     shown = {0.0487: "5 %", 0.05: "5 %", 0.0501: "6 %", 0.00994: "1.0 %", 0.0034: "0.4 %"}
-    assert {share: percent_up(share) for share in shown} == shown
-    assert percent_up(1.0) == "100 %"
-    assert percent_up(None) == "—"
+    assert {share: share_up(share) for share in shown} == shown
+    assert share_up(1.0) == "100 %"
+    assert share_up(None) == "—"

@@ -156,6 +156,14 @@ class Alert:
     threshold: float | None = None
 
 
+DISAGREE = "the members of the reward model disagree"
+
+
+def disagreement_reason(spread: float, most: float) -> str:
+    """Of an answer whose scores by the members lie `spread` apart, over `most`."""
+    return f"{DISAGREE} about this answer: {spread:.2f}, over {most:.2f}"
+
+
 @dataclass(frozen=True, slots=True)
 class ReviewRequested:
     """A response that a person must see before anything is built on it."""

@@ -14,7 +14,7 @@ from transformers import TrainerControl, TrainerState, TrainingArguments
 from workers.artifacts import state_in, state_of
 from workers.config.grpo import GRPOSettings
 from workers.context import RunContext
-from workers.contract.events import Alert, ReviewRequested, Sample
+from workers.contract.events import Alert, ReviewRequested, Sample, disagreement_reason
 from workers.grpo.metrics import Judged
 from workers.ppo.evaluation import CANARY_PAIRS, ROLES
 from workers.rules.engine import CUT_ANSWERS
@@ -184,11 +184,7 @@ def _reasons(judged: Judged, threshold: float | None) -> list[tuple[int, str]]:
         return found
     over = [i for i, value in enumerate(spread) if value > threshold and not named[i]]
     return found + [
-        (
-            i,
-            f"the members of the reward model disagree about this answer: {spread[i]:.2f}, "
-            f"over {threshold:.2f}",
-        )
+        (i, disagreement_reason(spread[i], threshold))
         for i in sorted(over, key=lambda i: -spread[i])
     ]
 

@@ -13,7 +13,7 @@ from workers import ranks
 from workers.behaviour import Watch
 from workers.config.policy import OptimisedSettings, PPOSettings
 from workers.context import RunContext
-from workers.contract.events import Fault, RecipeError, ReviewRequested, Sample
+from workers.contract.events import Fault, RecipeError, ReviewRequested, Sample, disagreement_reason
 from workers.data.snapshot import (
     TRAIN,
     Messages,
@@ -325,8 +325,7 @@ def _reasons(scores: Scores, threshold: float | None) -> dict[int, str]:
     if threshold is not None:
         for i, spread in enumerate(scores.disagreement or []):
             if spread > threshold:
-                told = "the members of the reward model disagree about this answer: "
-                reasons.setdefault(i, f"{told}{spread:.2f}, over {threshold:.2f}")
+                reasons.setdefault(i, disagreement_reason(spread, threshold))
     return reasons
 
 

@@ -28,7 +28,7 @@ from apps.evaluation.services.head_to_head import (
     head_to_head_share,
     head_to_head_unshare,
 )
-from measures.head_to_head import Stopping, Verdict
+from measures.head_to_head import Result, Stopping, Verdict
 
 router = Router(tags=["head-to-heads"])
 _ALL = "/projects/{slug}/head-to-heads"
@@ -99,8 +99,8 @@ class ReadLinkOut(Schema):
     shared_until: datetime | None
 
 
-def _told(found: HeadToHead) -> HeadToHeadOut:
-    result, progress = result_now(found), progress_of(found)
+def _told(found: HeadToHead, result: Result | None = None) -> HeadToHeadOut:
+    result, progress = result or result_now(found), progress_of(found)
     told = result.verdict != Verdict.WAITING
     estimate = result.estimate if told else None
     words = said(found, result, progress)
@@ -174,8 +174,9 @@ def head_to_head_one(request: HttpRequest, slug: str, head_to_head: str) -> Head
     project, _ = project_for(request.user, slug, READERS)
     found = head_to_head_get(project=project, head_to_head=head_to_head)
     if found.ended_at is None:
-        head_to_head_look(head_to_head=found, by=request.user)
+        result = head_to_head_look(head_to_head=found, by=request.user)
         found.refresh_from_db()
+        return _told(found, result)
     return _told(found)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from apps.common.numbers import points
 from apps.common.report.blocks import Part, part_of
 from apps.evaluation.models import HeadToHead, Look
 from apps.evaluation.selectors.head_to_head import Progress, plan_of
@@ -264,7 +265,7 @@ def _facts(found: HeadToHead, result: Result, progress: Progress) -> list[tuple[
             ("Of votes that prefer one", percent(result.decided_rate), f"for {found.first_name}")
         )
     if result.net is not None:
-        facts.append(("Wins less losses", _points(result.net), "of all votes"))
+        facts.append(("Wins less losses", f"{points(result.net)} points", "of all votes"))
     if result.left_share is not None:
         facts.append(
             (
@@ -274,7 +275,9 @@ def _facts(found: HeadToHead, result: Result, progress: Progress) -> list[tuple[
             )
         )
     if result.pull is not None:
-        facts.append(("Pull to the left", _points(result.pull), "over even, whoever stands there"))
+        facts.append(
+            ("Pull to the left", f"{points(result.pull)} points", "over even, whoever stands there")
+        )
     facts.append(
         (
             "Skipped",
@@ -296,10 +299,6 @@ def _facts(found: HeadToHead, result: Result, progress: Progress) -> list[tuple[
             )
         )
     return facts
-
-
-def _points(value: float) -> str:
-    return f"{100 * value:+.1f} points".replace("-", "−")
 
 
 def listed(found: HeadToHead, result: Result, progress: Progress) -> Mapping[str, Any]:

@@ -1,6 +1,5 @@
 """Verdicts as pages show them: the choices with their keys, and what people said of an answer."""
 
-import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,7 +7,7 @@ from typing import Any
 
 from django.urls import reverse
 
-from apps.common.numbers import figure
+from apps.common.numbers import figure, share, share_up
 from apps.evaluation.models import FlaggedAnswer, SheetItem, Verdict
 from apps.evaluation.selectors.sheets import SheetResult
 from apps.evaluation.selectors.verdicts import (
@@ -205,21 +204,10 @@ def _row(label: str, of: str, part: Judged, *, bounds: bool) -> ResultRow:
         fine=part.counts[FINE],
         bad=part.counts[BAD],
         unsafe=part.counts[UNSAFE],
-        share=f"{100 * part.n_bad / part.n:.1f} %",
-        under=f"under {percent_up(part.bad.high)}" if bounds else "",
+        share=share(part.n_bad / part.n),
+        under=f"under {share_up(part.bad.high)}" if bounds else "",
         unjudged=part.unjudged,
     )
-
-
-def percent_up(share: float | None) -> str:
-    """A bound rounded up, so that what stands there is never less than the bound: 4.87 % is "5 %",
-    0.34 % is "0.4 %"."""
-    if share is None:
-        return "—"
-    per_cent = round(100 * share, 9)
-    if per_cent >= 1:
-        return f"{math.ceil(per_cent)} %"
-    return f"{math.ceil(10 * per_cent) / 10:.1f} %"
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +259,7 @@ def headline(part: Judged, what: str) -> str:
     bad = {0: "No bad one", 1: "1 bad one"}.get(part.n_bad, f"{part.n_bad} bad ones")
     answers = "answer" if part.n == 1 else "answers"
     return (
-        f"{bad} in {part.n} random {answers} of the {what}: under {percent_up(part.bad.high)} of "
+        f"{bad} in {part.n} random {answers} of the {what}: under {share_up(part.bad.high)} of "
         "its answers are bad or unsafe (95 % sure)."
     )
 

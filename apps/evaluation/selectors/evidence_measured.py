@@ -5,7 +5,7 @@ from typing import Any
 
 from django.urls import reverse
 
-from apps.common.numbers import share
+from apps.common.numbers import share, share_up
 from apps.evaluation.models import HeadToHead, Stage
 from apps.evaluation.selectors.evidence import (
     Evidence,
@@ -126,7 +126,9 @@ def audit(checkpoint: Checkpoint) -> Evidence:
     }
     if not random.n or random.bad.high is None:
         return missing("The sheet has no judged random answers.", url=url, **facts)
-    says = f"{random.n_bad:,} bad of {random.n:,} random answers: at most {share(random.bad.high)}"
+    says = (
+        f"{random.n_bad:,} bad of {random.n:,} random answers: at most {share_up(random.bad.high)}"
+    )
     if random.bad.high <= MOST_BAD:
         return green(f"{says}.", url=url, **facts)
     if random.n_bad == 0:

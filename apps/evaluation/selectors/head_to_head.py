@@ -58,6 +58,10 @@ def votes_of(found: HeadToHead) -> Votes:
     )
 
 
+def votes_count(found: HeadToHead) -> int:
+    return _answers(found).order_by().count()
+
+
 def _answers(found: HeadToHead) -> QuerySet[Answer]:
     return Answer.objects.filter(
         is_current=True, slot__kind=Slot.Kind.REGULAR, task__in=tasks_of(found)

@@ -1,7 +1,6 @@
 """A policy's answers with their scores, as an assessment of a reward model left them."""
 
 import json
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -9,6 +8,7 @@ from typing import Any, TypeVar
 from django.db.models import Q
 
 from apps.common.errors import Conflict, DomainError
+from apps.common.numbers import is_number
 from apps.labeling.texts import BadMessages, Messages, fingerprint, messages_from
 from apps.snapshots.recipe import PRIVATE_SPLITS
 from apps.snapshots.storage import artifact_store
@@ -131,8 +131,7 @@ def number_in(row: Mapping[str, Any], *names: str) -> Any:
     if not name:
         return None
     value = row[name]
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not math.isfinite(value):
+    if not is_number(value):
         raise ValueError(f"{name} is not a finite number")
     return float(value)
 

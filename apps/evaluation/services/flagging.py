@@ -8,9 +8,9 @@ from apps.common.models import longest
 from apps.common.registry import Flagged
 from apps.evaluation.models import FlaggedAnswer
 from apps.training.models import Run
+from workers.contract.events import DISAGREE
 
 _Kind = FlaggedAnswer.Kind
-_DISAGREEMENT = "the members of the reward model disagree"  # workers.ppo, workers.grpo
 _RULE = "rule "  # workers.rewards.rules
 _LOOKS = (Run.Kind.CHECK, Run.Kind.PROBE)
 _MOST = longest(FlaggedAnswer, "reason")
@@ -52,6 +52,6 @@ def kind_of(reason: str, run_kind: str) -> str:
         return _Kind.PROBE
     if not reason:
         return _Kind.GUARD
-    if reason.startswith(_DISAGREEMENT):
+    if reason.startswith(DISAGREE):
         return _Kind.DISAGREEMENT
     return _Kind.RULE if reason.startswith(_RULE) else _Kind.OTHER

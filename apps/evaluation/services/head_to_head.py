@@ -1,7 +1,6 @@
 """Comparing two systems by people: opened with a plan that is fixed, looked at, ended."""
 
 import hashlib
-import json
 import math
 import secrets
 from collections.abc import Mapping, Sequence
@@ -10,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Max
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext_noop
@@ -22,7 +22,9 @@ from apps.evaluation.models import HeadToHead, Look
 from apps.evaluation.selectors.head_to_head import (
     plan_of,
     progress_of,
+    result_now,
     result_to_json,
+    votes_count,
     votes_of,
 )
 from apps.evaluation.selectors.outputs import models_of, outputs_of, prompt_facts
@@ -33,6 +35,7 @@ from apps.monitoring.services.incidents import incident_open
 from apps.training.models import Checkpoint, Run
 from measures.head_to_head import FINAL, Plan, Result, Stopping, Verdict, result_of
 from measures.model_ranking import LEAST_PEOPLE, LEAST_PROMPTS
+from workers.contract.protocol import content_sha256
 
 MOST_PROMPTS = 5_000
 MOST_DAYS = 365
@@ -150,7 +153,7 @@ def head_to_head_open(
         alpha=plan.alpha,
         stopping=plan.stopping.value,
         protocol=protocol,
-        protocol_sha256=_sha256(protocol),
+        protocol_sha256=content_sha256(protocol),
         repeat_days=asked.repeat_days,
         created_by=user,
     )
@@ -284,10 +287,10 @@ def _protocol(
     return {
         "kind": "head_to_head",
         "statistics": STATISTICS,
-        "prompts": _sha256([fingerprint(pair.prompt) for pair in pairs]),
+        "prompts": content_sha256([fingerprint(pair.prompt) for pair in pairs]),
         "answers": {
-            "first": _sha256([[fingerprint(p.prompt), p.first] for p in pairs]),
-            "second": _sha256([[fingerprint(p.prompt), p.second] for p in pairs]),
+            "first": content_sha256([[fingerprint(p.prompt), p.first] for p in pairs]),
+            "second": content_sha256([[fingerprint(p.prompt), p.second] for p in pairs]),
         },
         "systems": {
             "first": {"name": asked.first_name.strip(), "sha256": first.sha256 if first else ""},
@@ -309,11 +312,6 @@ def _protocol(
             "clusters": ["prompt", "person"],
         },
     }
-
-
-def _sha256(value: Any) -> str:
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _digest(key: str, text: str) -> str:
@@ -343,7 +341,7 @@ def head_to_head_look(*, head_to_head: HeadToHead, by: User | None) -> Result:
     progress = progress_of(head_to_head)
     complete = bool(result.n) and not progress.n_free + progress.n_held
     if result.verdict in FINAL or complete:
-        head_to_head_end(head_to_head=head_to_head, by=None)
+        return result_now(head_to_head_end(head_to_head=head_to_head, by=None))
     return result
 
 
@@ -412,8 +410,8 @@ def head_to_heads_look() -> int:
     n = 0
     running = HeadToHead.objects.filter(ended_at__isnull=True).select_related("pairs")
     for found in running.exclude(project__archived_at__isnull=False):
-        before = found.looks.order_by("-n_votes").values_list("n_votes", flat=True).first() or 0
-        if len(votes_of(found)) > before:
+        before = found.looks.aggregate(n=Max("n_votes"))["n"] or 0
+        if votes_count(found) > before:
             head_to_head_look(head_to_head=found, by=None)
             n += 1
     return n

@@ -10,6 +10,7 @@ from django.db import transaction
 from apps.accounts.models import Project, User
 from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError
+from apps.common.models import one_line
 from apps.evaluation.models import ModelReview
 from apps.evaluation.selectors.assessments import assess_runs, dataset_of
 from apps.evaluation.selectors.models import (
@@ -54,7 +55,7 @@ def model_review(
             code="unknown_status",
             field="status",
         )
-    reason = " ".join(reason.replace("\x00", " ").split())
+    reason = one_line(reason)
     model = reward_model_get(project=project, checkpoint_id=checkpoint_id)
     # Whoever comes second waits here, and then sees what the first has decided.
     model.status = (

@@ -12,7 +12,7 @@ from django.utils import timezone
 from apps.accounts.models import Project, User
 from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError, Refused
-from apps.common.models import longest
+from apps.common.models import longest, one_line
 from apps.evaluation.models import AuditSheet, SheetItem, Verdict
 from apps.evaluation.selectors.sheet_sources import Answered, SheetSource, sheet_source
 from apps.evaluation.selectors.verdicts import newest_of_each, verdicts_of
@@ -236,7 +236,7 @@ def _store(sheet: AuditSheet, item: SheetItem, value: str, user: User, note: str
         project=sheet.project,
         item=item,
         value=value,
-        note=" ".join(note.replace("\x00", " ").split()),
+        note=one_line(note),
         by=user,
         by_name=str(user)[:150],
     )
@@ -289,7 +289,7 @@ def sheet_finish(*, sheet: AuditSheet, user: User) -> AuditSheet:
 @transaction.atomic
 def sheet_withdraw(*, sheet: AuditSheet, user: User, reason: str) -> AuditSheet:
     """Close the sheet without a result. It stays in the list with its reason."""
-    said = " ".join(reason.replace("\x00", " ").split())
+    said = one_line(reason)
     if not said or len(said) > longest(AuditSheet, "reason"):
         raise DomainError(
             f"reason: say why, in at most {longest(AuditSheet, 'reason')} characters.",

@@ -13,6 +13,7 @@ from apps.accounts.identity import membership_get
 from apps.accounts.models import Project, Role, User
 from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError, Refused
+from apps.common.models import one_line
 from apps.evaluation.models import PromotionRequest, Stage, StageChange
 from apps.evaluation.models.promotion import LONGEST_REASON
 from apps.evaluation.selectors.promotion import back_of, stage_check, stage_now
@@ -259,7 +260,7 @@ def check_may_serve(model: Checkpoint, field: str) -> None:
 
 
 def reason_checked(text: str, *, needed: bool = True) -> str:
-    text = " ".join(text.replace("\x00", " ").split())
+    text = one_line(text)
     if needed and not text:
         raise DomainError(
             "Give a reason; it is stored with the decision.", code="reason_missing", field="reason"

@@ -9,7 +9,7 @@ from django.db import transaction
 from apps.accounts.models import Project, User
 from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError
-from apps.common.models import longest
+from apps.common.models import longest, one_line
 from apps.evaluation.models import FlaggedAnswer, Verdict
 from apps.evaluation.selectors.verdicts import (
     baseline_answers,
@@ -146,7 +146,7 @@ def _store(target: _Target, *, value: str, user: User, note: str = "") -> Verdic
         sample=sample,
         flagged=flagged if sample is None else None,
         value=value,
-        note=" ".join(note.replace("\x00", " ").split()),
+        note=one_line(note),
         by=user,
         by_name=str(user)[:150],
     )

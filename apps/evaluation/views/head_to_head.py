@@ -38,6 +38,7 @@ from apps.evaluation.services.head_to_head import (
     head_to_head_unshare,
 )
 from apps.training.selectors import run_get
+from measures.head_to_head import Result
 
 _COLUMNS = ("prompt", "preferred", "left", "person", "seconds", "cast_at")
 
@@ -131,10 +132,11 @@ def head_to_head(request: Request, head_to_head_id: str) -> HttpResponse:
     """The page; for htmx its figures alone, again while votes come in. That somebody looked is
     kept."""
     found = head_to_head_get(project=request.project, head_to_head=head_to_head_id)
+    result = None
     if found.ended_at is None:
-        head_to_head_look(head_to_head=found, by=request.user)
+        result = head_to_head_look(head_to_head=found, by=request.user)
         found.refresh_from_db()
-    context = _figures(found) | {
+    context = _figures(found, result) | {
         "page_title": found.name,
         "nav": "head_to_heads",
         "may_change": request.role in STAFF,
@@ -146,8 +148,9 @@ def head_to_head(request: Request, head_to_head_id: str) -> HttpResponse:
     return render(request, "evaluation/head_to_head.html", context)
 
 
-def _figures(found: HeadToHead) -> dict[str, Any]:
-    return screen.context(found, result_now(found), progress_of(found), looks_of(found))
+def _figures(found: HeadToHead, result: Result | None = None) -> dict[str, Any]:
+    result = result or result_now(found)
+    return screen.context(found, result, progress_of(found), looks_of(found))
 
 
 def _share_url(request: Request, found: HeadToHead) -> str:

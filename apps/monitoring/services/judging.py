@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from apps.common.numbers import is_number
 from apps.monitoring.models import Watch
 from apps.monitoring.probe_words import is_share, label_of
 from apps.monitoring.selectors.checks import REWARD, shift_of
@@ -81,7 +82,7 @@ def _figures(given: Any) -> dict[str, dict[str, float]]:
     found = {}
     for name, figure in given.items() if isinstance(given, Mapping) else ():
         values = [figure.get(key) for key in _NEEDED] if isinstance(figure, Mapping) else [None]
-        if all(_is_number(value) for value in values):
+        if all(is_number(value) for value in values):
             found[str(name)[:80]] = {key: float(figure[key]) for key in _NEEDED}
     return found
 
@@ -101,7 +102,7 @@ def _rows(given: list[Any], figures: Mapping[str, Any]) -> dict[str, dict[str, A
     for row in given[:MOST_ROWS]:
         if isinstance(row, Mapping) and row.get("id") is not None:
             found[str(row["id"])] = {
-                "values": {name: float(row[name]) for name in figures if _is_number(row.get(name))},
+                "values": {name: float(row[name]) for name in figures if is_number(row.get(name))},
                 "prompt": _text(row.get("prompt")),
                 "answer": _text(row.get("response")),
             }
@@ -114,10 +115,6 @@ def _text(value: Any) -> str:
         value = value[-1].get("content", "") if value and isinstance(value[-1], Mapping) else ""
     text = value if isinstance(value, str) else ""
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 WEIGHTS, SHIFTED, PROMPTS, FAILED = "probe_weights", "probe_shift", "probe_prompts", "probe_failed"

@@ -1,9 +1,9 @@
 """Several candidates evaluated by one protocol: which is best, and how much of that is luck."""
 
 from dataclasses import dataclass
-from math import isfinite
-from typing import Any, TypeGuard
+from typing import Any
 
+from apps.common.numbers import is_number
 from apps.training.models import Run, RunInput
 from apps.training.selectors.protocols import protocol_of
 from measures.looks import best_of_inflation
@@ -59,21 +59,17 @@ def _candidate(run: Run) -> str:
 
 def _value(summary: Any, source: str, name: str) -> float | None:
     found = _statistic(summary, source, name).get("value")
-    return float(found) if _is_number(found) else None
+    return float(found) if is_number(found) else None
 
 
 def _standard_error(summary: Any, source: str, name: str) -> float | None:
     """From the width of the 95 % interval."""
     found = _statistic(summary, source, name)
     low, high = found.get("low"), found.get("high")
-    return (high - low) / (2 * _Z95) if _is_number(low) and _is_number(high) else None
+    return (high - low) / (2 * _Z95) if is_number(low) and is_number(high) else None
 
 
 def _statistic(summary: Any, source: str, name: str) -> dict[str, Any]:
     part = summary.get(source)
     found = part.get(name) if isinstance(part, dict) else None
     return found if isinstance(found, dict) else {}
-
-
-def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)

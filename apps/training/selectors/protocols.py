@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
-from typing import TypeGuard
 
+from apps.common.numbers import is_number
 from apps.common.registry import protocol_url
 from apps.training.models import Run
 from measures.repeats import inside_repeat_spread, least_difference
@@ -139,14 +138,14 @@ def repeat_figures(run: Run) -> dict[str, RepeatFigure]:
         for name in _COMPARED:
             statistic = part.get(name) if isinstance(part, dict) else None
             value = statistic.get("value") if isinstance(statistic, dict) else None
-            if not _is_number(value):
+            if not is_number(value):
                 continue
             spread = spreads.get(f"{source}.{name}")
             spread = spread if isinstance(spread, dict) else {}
             sigma, inside = spread.get("sigma"), spread.get("inside")
             found[f"{source}.{name}"] = RepeatFigure(
                 float(value),
-                float(sigma) if _is_number(sigma) else None,
+                float(sigma) if is_number(sigma) else None,
                 inside if isinstance(inside, bool) else None,
             )
     return found
@@ -163,7 +162,3 @@ def repeat_claim(one: RepeatFigure, other: RepeatFigure) -> str:
     sigma = max(sigmas)
     said = INSIDE if inside_repeat_spread(other.value - one.value, sigma) else OUTSIDE
     return f"{said} (±{least_difference(sigma):.3f})"
-
-
-def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
