@@ -8,14 +8,13 @@ from typing import Any
 import regex
 
 from measures.regression import Compared, Standing, compared
-from workers.config.phrases import REFUSALS, Phrases, refused
-from workers.config.phrases import plain as plain_phrase
+from workers.config.phrases import REFUSALS, Phrases, plain, refused
 from workers.config.suites import Check, read_check
 from workers.contract.events import Fault, RecipeError
 from workers.contract.reasons import in_words
 from workers.data.snapshot import Prompt
-from workers.data.snapshot import prompt_key as key_of
-from workers.rewards.rules import json_in, numbers, phrase_pattern, plain, same_text
+from workers.evaluation.figures import clusters_of, right
+from workers.rewards.rules import json_in, numbers
 
 _REFUSALS = Phrases(REFUSALS)
 _BLOCK = re.compile(r"```[a-zA-Z]*[ \t]*\n(.*?)\n[ \t]*```", re.DOTALL)
@@ -28,9 +27,9 @@ def passes(check: Check, text: str, answer: str) -> bool:
     text = text.strip()
     match check.test:
         case "equals":
-            return same_text(text, answer)
+            return right(text, answer, "normalised")
         case "contains":
-            return phrase_pattern(answer).search(plain(text)) is not None
+            return right(text, answer, "contains")
         case "number":
             found = numbers(text)
             return bool(found) and abs(float(found[-1]) - float(answer)) <= 1e-6
@@ -45,9 +44,9 @@ def passes(check: Check, text: str, answer: str) -> bool:
         case "words_at_most":
             return 1 <= len(text.split()) <= int(check.value)
         case "refuses":
-            return refused(_REFUSALS, plain_phrase(text))
+            return refused(_REFUSALS, plain(text))
         case "answers":
-            return bool(text) and not refused(_REFUSALS, plain_phrase(text))
+            return bool(text) and not refused(_REFUSALS, plain(text))
     raise ValueError(f"no test {check.test}")
 
 
@@ -72,7 +71,7 @@ def regression(
         return {}
     before = [float(passes(check, baseline[i], rows[i].answer)) for i, check in asked]
     after = [float(passes(check, policy[i], rows[i].answer)) for i, check in asked]
-    clusters = [rows[i].group or key_of(rows[i].messages) for i, _ in asked]
+    clusters = clusters_of([rows[i] for i, _ in asked])
 
     def found(where: Sequence[int]) -> Compared:
         return compared(
