@@ -22,7 +22,7 @@ nothing = "no function"
 def breaks(prompts, answers, rows): raise KeyError("unit")
 def short(prompts, answers, rows): return [1.0]
 def nan(prompts, answers, rows): return [0.0, float("nan")]
-def waits(prompts, answers, rows): __import__("time").sleep(20); return [0.0, 0.0]
+def waits(prompts, answers, rows): __import__("time").sleep(90); return [0.0, 0.0]
 def words(prompts, answers, rows): return ["1", 0]
 """
 
@@ -83,7 +83,7 @@ def test_a_function_that_takes_too_long_ends_the_run_in_time() -> None:
     started = time.monotonic()
     with pytest.raises(RecipeError) as raised:
         source.score(ASKED, ["a", "b"])
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 80
     assert raised.value.kind == "reward_failed"
     assert "gave nothing within 0.2 s for 2 answers" in raised.value.message
 
