@@ -233,6 +233,11 @@ DEEPSPEED = {"deepspeed": "0.19"}
             "It needs vllm: the machine of class gpu does not have it.",
         ),
         (
+            {"config": {"rollout_engine": "vllm"}},
+            [("a@one", {})],
+            "It needs vllm: the machine of class gpu does not have it.",
+        ),
+        (
             {"layout": "zero2", "processes": 2},
             [
                 ("a@one", {"gpus": GPUS}),

@@ -41,6 +41,30 @@ class GRPOSettings(OptimisedSettings):
         minimum=1,
         section=Section.ROLLOUTS,
     )
+    rollout_engine: str = option(
+        "transformers",
+        "What draws the answers that the policy learns from. vllm: a vLLM on the same GPU, given "
+        "the policy's weights before each batch of answers; its rounding is corrected for by "
+        "importance_cap. Needs a GPU and the package vllm on the worker, and was run on "
+        "processors alone so far.",
+        choices=("transformers", "vllm"),
+        section=Section.ROLLOUTS,
+    )
+    vllm_memory: float = option(
+        0.3,
+        "With rollout_engine vllm: the share of the GPU's memory that it takes for its weights and "
+        "its cache while it draws. Raise it when it draws few answers at once.",
+        above=0.0,
+        maximum=0.95,
+        section=Section.ROLLOUTS,
+    )
+    importance_cap: float = option(
+        2.0,
+        "With rollout_engine vllm: the most that a token's loss is multiplied by for being "
+        "likelier to the policy than to the vLLM that drew it.",
+        minimum=1.0,
+        section=Section.ROLLOUTS,
+    )
     # reward
     verifier: Mapping[str, Any] | None = option(
         None,
@@ -189,8 +213,15 @@ class GRPOSettings(OptimisedSettings):
                     "importance_sampling_level: rloo compares whole answers by itself, by the sum "
                     "of their log-ratios; leave it at token"
                 )
+            if self.rollout_engine == "vllm":
+                errors.append(
+                    "rollout_engine: rloo has no correction for what another engine drew; leave it "
+                    "at transformers, or take another loss_type"
+                )
             if self.entropy_coef:
                 errors.append("entropy_coef: rloo has no entropy bonus; leave it at 0")
+        if self.rollout_engine == "vllm" and self.base_4bit:
+            errors.append("rollout_engine: vllm draws with whole weights; switch base_4bit off")
         if self.verifier is not None:
             errors += [
                 text.replace("reward", "verifier", 1) for text in reward_errors(self.verifier)

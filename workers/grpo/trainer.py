@@ -18,12 +18,14 @@ so answers, rewards and advantages are made here.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
+from peft import PeftModel
+from peft.tuners.lora import Linear as LoraLinear
 from torch import Tensor, nn
 from trl import GRPOTrainer, RLOOTrainer
 
@@ -48,7 +50,7 @@ from workers.models.forward import LOGITS_CHUNK, Reference, score_responses
 from workers.models.loading import stop_ids
 from workers.models.lora import body_of
 from workers.ppo.evaluation import Baseline
-from workers.rl.losses import masked_sum
+from workers.rl.losses import importance_metrics, importance_weights, masked_sum
 from workers.rollouts.drawing import PromptOrder
 from workers.rollouts.local import Sampling, derive_seed, generate
 from workers.trainers.trainer_bridge import BelowTRL, OverTRL, alone
@@ -108,6 +110,43 @@ class Seen:
     entropy: Tensor  # [B, R] nats
 
 
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Token ids of the answers, and where another engine drew them the log-probabilities (nats,
+    tempered; None where it does not say one) with which it did."""
+
+    ids: list[list[int]]
+    logprobs: list[list[float | None]] | None = None
+
+
+class MergedWeights(nn.Module):
+    """Adapters added into the weights below them, one after the other: what TRL's
+    `VLLMGeneration.sync_weights` reads of a model. Its own way adds them in place and takes them
+    off again, which leaves other weights below: of those in 16 bits most of an adapter is lost,
+    and the reference is no longer the model that the run began from."""
+
+    def __init__(self, adapted: PeftModel) -> None:
+        super().__init__()
+        self.of = (adapted,)  # no module within: it has no weights of its own
+
+    @torch.no_grad()
+    def named_parameters(self, *_: Any, **__: Any) -> Iterator[tuple[str, nn.Parameter]]:
+        """By the names of the model without adapters, in float32."""
+        for name, value in self._merged():
+            yield name, nn.Parameter(value, requires_grad=False)
+
+    def _merged(self) -> Iterator[tuple[str, Tensor]]:
+        below: nn.Module = self.of[0].get_base_model()
+        layers = {n: part for n, part in below.named_modules() if isinstance(part, LoraLinear)}
+        for name, parameter in below.named_parameters():
+            of, _, kind = name.partition(".base_layer.")
+            if of in layers and kind == "weight":
+                delta = layers[of].get_delta_weight("default")
+                yield f"{of}.{kind}", parameter.float() + delta.float()
+            elif "lora_" not in name:
+                yield name.replace(".base_layer", ""), parameter.float()
+
+
 NAMES = ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask")  # TRL's
 
 
@@ -120,6 +159,8 @@ class GroupTrainer(OverTRL):
     train_dataset: Any
     eval_dataset: Any
     processing_class: Any
+    use_vllm: bool
+    vllm_generation: Any
     reward_funcs: list[Any]
 
     def __init__(
@@ -150,6 +191,8 @@ class GroupTrainer(OverTRL):
         self.teaches = False  # whether an answer of the step under way has an advantage
         self.seen: Seen | None = None  # of the last forward pass
         self.seconds = {"rollout": 0.0, "reward": 0.0, "step": 0.0}
+        if self.use_vllm and isinstance(self.model, PeftModel):
+            self.vllm_generation.model = MergedWeights(self.model)
 
     def in_precision(self) -> AbstractContextManager[Any]:
         """Inside, passes are computed in the precision of the run. Under DeepSpeed the library does
@@ -185,11 +228,18 @@ class GroupTrainer(OverTRL):
                 self.known_ids[key] = encode_prompt(self.processing_class, prompt)
         return [self.known_ids[key] for key in keys]
 
-    def answer(self, prompt_ids: Sequence[list[int]]) -> list[list[int]]:
+    def answer(self, prompt_ids: Sequence[list[int]]) -> "Answers":
         """From the whole tempered distribution, with a seed of this step's own."""
         started = time.monotonic()
         was_training = self.model.training
         self.model.eval()
+        told = self.by_engine(prompt_ids) if self.use_vllm else self.by_policy(prompt_ids)
+        self.model.train(was_training)
+        self.seconds["rollout"] += time.monotonic() - started
+        return told
+
+    def by_policy(self, prompt_ids: Sequence[list[int]]) -> "Answers":
+        """Ranks draw chunks in turns."""
         drawn: dict[int, list[list[int]]] = {}
         chunk = self.settings.rollout_chunk
         for start in range(ranks.rank() * chunk, len(prompt_ids), ranks.world() * chunk):
@@ -212,9 +262,29 @@ class GroupTrainer(OverTRL):
             ]
         for told in ranks.gathered(drawn):
             drawn |= told
-        self.model.train(was_training)
-        self.seconds["rollout"] += time.monotonic() - started
-        return [answer for start in sorted(drawn) for answer in drawn[start]]
+        return Answers([answer for start in sorted(drawn) for answer in drawn[start]])
+
+    def by_engine(self, prompt_ids: Sequence[list[int]]) -> "Answers":
+        """By TRL's vLLM beside this rank, which is given the weights first; ranks take groups in
+        turns. Each answer of a group has a seed of its own, counted from the prompt's."""
+        engine, size = self.vllm_generation, self.settings.group_size
+        engine.sync_weights()
+        mine = range(ranks.rank() * size, len(prompt_ids), ranks.world() * size)
+        engine.generation_kwargs = {
+            "n": size,
+            "seed": derive_seed(self.args.seed, "rollout", self.state.global_step, ranks.rank()),
+            "stop_token_ids": self.ends,
+        }
+        _, ids, logprobs, _ = engine.generate([prompt_ids[start] for start in mine], None, size)
+        found = {
+            start + i: (list(ids[n * size + i]), [value for (value,) in logprobs[n * size + i]])
+            for n, start in enumerate(mine)
+            for i in range(size)
+        }
+        for told in ranks.gathered(found):
+            found |= told
+        rows = [found[n] for n in range(len(prompt_ids))]
+        return Answers([row for row, _ in rows], [values for _, values in rows])
 
     @torch.no_grad()
     def can_speak(self, prompt: Messages) -> bool:
@@ -241,7 +311,8 @@ class GroupTrainer(OverTRL):
         due = step % self.settings.sample_every < self.settings.update_epochs
         self.reward.ask_check = due or not self.reward.check_is_model
         prompt_ids = self.prompt_ids(prompts)
-        answers = self.answer(prompt_ids)
+        drawn = self.answer(prompt_ids)
+        answers = drawn.ids
         rewards = self.reward(prompts=prompts, completion_ids=answers)
         self.seconds["reward"] += self.reward.seconds
         judged = self.reward.last
@@ -260,12 +331,22 @@ class GroupTrainer(OverTRL):
         )
         found["ref_per_token_logps"] = self.reference_logprobs(sequences)
         fresh = self.state.global_step == 0 and not self.settings.reference_differs
-        if self.settings.update_epochs > 1 or fresh or self.prices_answers:
+        if self.settings.update_epochs > 1 or fresh or self.prices_answers or self.use_vllm:
             found["old_per_token_logps"] = self.policy_logprobs(sequences)
         if fresh and mask.any():
             invariants.check_kl_at_start(
                 found["old_per_token_logps"], found["ref_per_token_logps"], mask
             )
+        corrections: MetricValues = {}
+        if drawn.logprobs is not None:
+            theirs = [
+                torch.tensor([torch.nan if value is None else value for value in row])
+                for row in drawn.logprobs
+            ]
+            told = nn.utils.rnn.pad_sequence(theirs, batch_first=True, padding_value=torch.nan)
+            weights = self.corrected(found, told.to(device))
+            found["importance_sampling_ratio"] = weights
+            corrections |= importance_metrics(weights, mask, cap=self.settings.importance_cap)
         values = torch.tensor([torch.nan if r is None else r for r in rewards], device=device)
         found["advantages"] = self.advantages(values, judged, found)
         if self.settings.update_epochs == 1:
@@ -274,8 +355,20 @@ class GroupTrainer(OverTRL):
         self.drawn.append(
             answer_metrics(judged, self.settings.group_size, ids, mask, self.baseline)
             | self.watch.look(judged.texts, judged.scores.values, judged.lengths)
+            | corrections
         )
         return found
+
+    def corrected(self, found: Mapping[str, Tensor], drawn: Tensor) -> Tensor:
+        """[B, R] what a token's loss is multiplied by, of what the engine says that it drew with
+        (nats, tempered; NaN where it does not say, which is left uncorrected)."""
+        logprobs = found["old_per_token_logps"]
+        return importance_weights(
+            logprobs,
+            torch.where(drawn.isnan(), logprobs, drawn),
+            found["completion_mask"],
+            cap=self.settings.importance_cap,
+        )
 
     # --- what the losses differ in ---
 

@@ -119,6 +119,7 @@ class Plan:
     look_rows: int = 0  # of a forward pass without gradient; 0: there is none
     generate_rows: int = 0
     generate_length: int = 0  # prompt and answer
+    engine_bytes: float = 0.0  # of a vLLM beside the policy that draws in its place
     scoring_rows: int = 0
     scoring_length: int = 0
     rollout_rows: int = 0  # answers kept with values and advantages
@@ -273,6 +274,16 @@ def _generation(plan: Plan) -> Iterator[Line]:
     if policy is None or not plan.generate_rows:
         return
     rows, length = plan.generate_rows, plan.generate_length
+    if plan.engine_bytes:
+        yield Line(
+            role="policy",
+            part="vLLM",
+            phase=GENERATION,
+            bytes=plan.engine_bytes,
+            how="its share of the GPU (vllm_memory): weights in 16 bits, cache and passes, let go "
+            "of before the update",
+        )
+        return
     number = _bytes(plan)
     per_token = policy.shape.kv_per_token
     yield Line(

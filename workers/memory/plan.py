@@ -301,6 +301,7 @@ def plan_for(
             device="cuda" if torch.cuda.is_available() else "cpu",
             longest_prompt=longest_prompt,
             longest_row=longest_row,
+            gpu_bytes=torch.cuda.mem_get_info()[1] if torch.cuda.is_available() else 0,
         )
     except (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
         # An estimate that cannot be made is no reason to end a run; why, the log says.
@@ -319,9 +320,11 @@ def plan_of(
     weight_bytes: int = 4,
     longest_prompt: int | None = None,
     longest_row: int | None = None,
+    gpu_bytes: int = 0,
 ) -> Plan:
     """The plan from configurations alone. `reference` is given where it is another model than the
-    start; readers: role (reward, judge) to configuration and members."""
+    start; readers: role (reward, judge) to configuration and members; `gpu_bytes`: all of the
+    device's, of which vLLM takes a share."""
     precision = _precision(settings, device)
     rank = getattr(settings, "lora_rank", 0)
     masked = kind != "ppo"  # whose rows are read without their padding
@@ -372,11 +375,11 @@ def plan_of(
     )
     rolls_out = hasattr(settings, "max_new_tokens") or hasattr(settings, "max_completion_length")
     if rolls_out:
-        return _rolling(plan, settings, longest_prompt)
+        return _rolling(plan, settings, longest_prompt, gpu_bytes)
     return _reading(plan, kind, settings, longest_row)
 
 
-def _rolling(plan: Plan, settings: Any, longest_prompt: int | None) -> Plan:
+def _rolling(plan: Plan, settings: Any, longest_prompt: int | None, gpu_bytes: int) -> Plan:
     """PPO and GRPO: answers are drawn, looked at, scored, stored and learned from."""
     answer = _first(settings, "max_new_tokens", "max_completion_length", default=128)
     prompt = _first(settings, "max_prompt_length", default=512)
@@ -395,6 +398,9 @@ def _rolling(plan: Plan, settings: Any, longest_prompt: int | None) -> Plan:
         look_rows=_rows(settings, batch, length),
         generate_rows=chunk,
         generate_length=length,
+        engine_bytes=settings.vllm_memory * gpu_bytes
+        if getattr(settings, "rollout_engine", "") == "vllm"
+        else 0.0,
         scoring_rows=min(batch, _first(settings, "reward_batch_size", default=64))
         if readers
         else 0,

@@ -193,7 +193,22 @@ def trl_config(
         loss_type=settings.loss_type,
         scale_rewards=settings.scale_rewards,
         importance_sampling_level=settings.importance_sampling_level,
+        **engine_arguments(settings, models),
     )
+
+
+def engine_arguments(settings: GRPOSettings, models: Models) -> dict[str, Any]:
+    """TRL's vLLM in the trainer's process. On a GPU it lets go of its memory between batches."""
+    if settings.rollout_engine != "vllm":
+        return {}
+    return {
+        "use_vllm": True,
+        "vllm_mode": "colocate",
+        "vllm_gpu_memory_utilization": settings.vllm_memory,
+        "vllm_enable_sleep_mode": models.policy.device.type == "cuda",
+        "vllm_max_model_length": settings.max_prompt_length + settings.max_new_tokens,
+        "vllm_importance_sampling_correction": True,
+    }
 
 
 def arguments(context: RunContext, settings: GRPOSettings, models: Models) -> dict[str, Any]:

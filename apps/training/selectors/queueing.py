@@ -158,7 +158,8 @@ def packages_needed(run: Run) -> list[str]:
     settings = run.config if isinstance(run.config, dict) else {}
     found += [package for name, package in PACKAGE_SETTINGS.items() if settings.get(name)]
     server = settings.get("server")
-    if isinstance(server, dict) and server.get("update_weights"):
+    sends = isinstance(server, dict) and server.get("update_weights")
+    if sends or settings.get("rollout_engine") == "vllm":
         found.append("vllm")
     return list(dict.fromkeys(found))
 

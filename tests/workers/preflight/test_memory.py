@@ -230,6 +230,19 @@ def test_a_frozen_model_costs_its_weights_and_an_ensemble_each_of_its_members() 
     assert five.of_role("reward") == 5 * one.of_role("reward")
 
 
+def test_a_vllm_beside_the_policy_counts_with_its_share_while_it_draws() -> None:
+    given = {"rollout_engine": "vllm", "vllm_memory": 0.25, "learning_rate": 1e-6}
+    drawn = ledger(
+        plan_of(
+            "grpo", settings_for("grpo", given), policy=LLAMA, device="cuda", gpu_bytes=80 * 10**9
+        )
+    )
+    assert drawn.of_part("vLLM") == 20e9
+    assert drawn.of_part("KV cache") == 0
+    own = ledger(plan_of("grpo", settings_for("grpo", {"learning_rate": 1e-6}), policy=LLAMA))
+    assert own.of_part("vLLM") == 0 < own.of_part("KV cache")
+
+
 def test_adapters_need_no_second_copy_and_another_reference_does() -> None:
     def roles(found: Ledger) -> set[str]:
         return {held.role for held in found.plan.models}
