@@ -18,14 +18,13 @@ so answers, rewards and advantages are made here.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 from peft import PeftModel
-from peft.tuners.lora import Linear as LoraLinear
 from torch import Tensor, nn
 from trl import GRPOTrainer, RLOOTrainer
 
@@ -35,6 +34,7 @@ from workers.behaviour import Watch
 from workers.config.grpo import GRPOSettings
 from workers.data.batches import encode_prompt, pad_left, pad_right
 from workers.data.snapshot import Messages
+from workers.grpo.engine import Answers, MergedWeights
 from workers.grpo.metrics import (
     GroupReward,
     Judged,
@@ -108,43 +108,6 @@ class Seen:
 
     log_probs: Tensor  # [B, R] nats, tempered
     entropy: Tensor  # [B, R] nats
-
-
-@dataclass(frozen=True, slots=True)
-class Answers:
-    """Token ids of the answers, and where another engine drew them the log-probabilities (nats,
-    tempered; None where it does not say one) with which it did."""
-
-    ids: list[list[int]]
-    logprobs: list[list[float | None]] | None = None
-
-
-class MergedWeights(nn.Module):
-    """Adapters added into the weights below them, one after the other: what TRL's
-    `VLLMGeneration.sync_weights` reads of a model. Its own way adds them in place and takes them
-    off again, which leaves other weights below: of those in 16 bits most of an adapter is lost,
-    and the reference is no longer the model that the run began from."""
-
-    def __init__(self, adapted: PeftModel) -> None:
-        super().__init__()
-        self.of = (adapted,)  # no module within: it has no weights of its own
-
-    @torch.no_grad()
-    def named_parameters(self, *_: Any, **__: Any) -> Iterator[tuple[str, nn.Parameter]]:
-        """By the names of the model without adapters, in float32."""
-        for name, value in self._merged():
-            yield name, nn.Parameter(value, requires_grad=False)
-
-    def _merged(self) -> Iterator[tuple[str, Tensor]]:
-        below: nn.Module = self.of[0].get_base_model()
-        layers = {n: part for n, part in below.named_modules() if isinstance(part, LoraLinear)}
-        for name, parameter in below.named_parameters():
-            of, _, kind = name.partition(".base_layer.")
-            if of in layers and kind == "weight":
-                delta = layers[of].get_delta_weight("default")
-                yield f"{of}.{kind}", parameter.float() + delta.float()
-            elif "lora_" not in name:
-                yield name.replace(".base_layer", ""), parameter.float()
 
 
 NAMES = ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask")  # TRL's
@@ -228,7 +191,7 @@ class GroupTrainer(OverTRL):
                 self.known_ids[key] = encode_prompt(self.processing_class, prompt)
         return [self.known_ids[key] for key in keys]
 
-    def answer(self, prompt_ids: Sequence[list[int]]) -> "Answers":
+    def answer(self, prompt_ids: Sequence[list[int]]) -> Answers:
         """From the whole tempered distribution, with a seed of this step's own."""
         started = time.monotonic()
         was_training = self.model.training
@@ -238,7 +201,7 @@ class GroupTrainer(OverTRL):
         self.seconds["rollout"] += time.monotonic() - started
         return told
 
-    def by_policy(self, prompt_ids: Sequence[list[int]]) -> "Answers":
+    def by_policy(self, prompt_ids: Sequence[list[int]]) -> Answers:
         """Ranks draw chunks in turns."""
         drawn: dict[int, list[list[int]]] = {}
         chunk = self.settings.rollout_chunk
@@ -264,7 +227,7 @@ class GroupTrainer(OverTRL):
             drawn |= told
         return Answers([answer for start in sorted(drawn) for answer in drawn[start]])
 
-    def by_engine(self, prompt_ids: Sequence[list[int]]) -> "Answers":
+    def by_engine(self, prompt_ids: Sequence[list[int]]) -> Answers:
         """By TRL's vLLM beside this rank, which is given the weights first; ranks take groups in
         turns. Each answer of a group has a seed of its own, counted from the prompt's."""
         engine, size = self.vllm_generation, self.settings.group_size

@@ -6,7 +6,6 @@ launch` is told beside them (the shipped configurations of this folder) is the s
 
 import importlib.util
 import json
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,8 +90,6 @@ def check_layout(spec: JobSpec, settings: Any) -> None:
     problem = _problem(spec, settings)
     if problem is None and hasattr(settings, "frozen_weights"):
         problem = _precision_problem(spec, settings)
-    if problem is None and getattr(settings, "rollout_engine", "") == "vllm":
-        problem = _engine_problem(spec)
     if problem is not None:
         raise RecipeError("bad_config", Fault.CONFIGURATION, problem)
 
@@ -131,33 +128,6 @@ def _precision_problem(spec: JobSpec, settings: "PrecisionSettings") -> str | No
     if settings.attention == "flash_attention_2" and not _installed("flash_attn"):
         return "attention: flash_attention_2 needs the package 'flash-attn' on the worker"
     return None
-
-
-def _engine_problem(spec: JobSpec) -> str | None:
-    if spec.layout not in WHOLE_WEIGHTS:
-        return (
-            f"rollout_engine: vllm reads whole weights; the layout '{spec.layout}' splits them: "
-            "use the layout 'one' or 'data'"
-        )
-    if not _installed("vllm"):
-        return "rollout_engine: needs the package 'vllm' on the worker, and a GPU"
-    from trl.import_utils import is_vllm_available
-
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        is_vllm_available()
-    unsupported = [str(one.message) for one in told if "support" in str(one.message)]
-    if unsupported:
-        return f"rollout_engine: {unsupported[0]}"
-    if not _has_gpu():  # vLLM 0.31 packs weights there and throws away what new ones are put into
-        return "rollout_engine: vllm takes new weights on a GPU only, and this machine has none"
-    return None
-
-
-def _has_gpu() -> bool:
-    import torch
-
-    return torch.cuda.is_available()
 
 
 def _installed(package: str) -> bool:

@@ -25,6 +25,7 @@ from workers.behaviour import Histograms, Watch, make_watch
 from workers.config.grpo import GRPOSettings
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
+from workers.grpo.engine import check_engine, engine_arguments
 from workers.grpo.metrics import GroupReward
 from workers.grpo.reporting import GroupReporter, ask_people, sample, tell_silence
 from workers.grpo.trainer import GroupTrainer, LeaveOneOutTrainer, Trainer
@@ -53,6 +54,7 @@ CONFIG = GRPOSettings
 def run(context: RunContext) -> dict[str, Any]:
     """Train to the last step, or until someone stops it; audit; return the headline metrics."""
     settings: GRPOSettings = settings_of(context, "grpo")
+    check_engine(context.spec, settings)
     context.check_memory("grpo", settings)
     set_seed(context.spec.seed)
     models = load_models(context, settings)
@@ -193,22 +195,8 @@ def trl_config(
         loss_type=settings.loss_type,
         scale_rewards=settings.scale_rewards,
         importance_sampling_level=settings.importance_sampling_level,
-        **engine_arguments(settings, models),
+        **engine_arguments(settings, on_gpu=models.policy.device.type == "cuda"),
     )
-
-
-def engine_arguments(settings: GRPOSettings, models: Models) -> dict[str, Any]:
-    """TRL's vLLM in the trainer's process. On a GPU it lets go of its memory between batches."""
-    if settings.rollout_engine != "vllm":
-        return {}
-    return {
-        "use_vllm": True,
-        "vllm_mode": "colocate",
-        "vllm_gpu_memory_utilization": settings.vllm_memory,
-        "vllm_enable_sleep_mode": models.policy.device.type == "cuda",
-        "vllm_max_model_length": settings.max_prompt_length + settings.max_new_tokens,
-        "vllm_importance_sampling_correction": True,
-    }
 
 
 def arguments(context: RunContext, settings: GRPOSettings, models: Models) -> dict[str, Any]:

@@ -19,8 +19,8 @@ from trl.generation import vllm_generation
 from tests.workers.recipes.language import Workshop, tiny_llama
 from tests.workers.recipes.test_grpo import INPUTS, PLANTED
 from workers.contract.events import RecipeError
-from workers.grpo.trainer import MergedWeights
-from workers.layouts import arguments
+from workers.grpo import engine as grpo_engine
+from workers.grpo.engine import MergedWeights
 from workers.models.loading import load_causal
 from workers.models.lora import attach_policy_lora, merged
 from workers.recipes import grpo
@@ -95,8 +95,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[StandIn]]:
     monkeypatch.setattr(vllm_generation, "is_vllm_available", lambda: True)
     monkeypatch.setattr(vllm_generation, "LLM", StandIn, raising=False)
     monkeypatch.setattr(vllm_generation, "SamplingParams", SimpleNamespace, raising=False)
-    monkeypatch.setattr(arguments, "_installed", lambda package: True)
-    monkeypatch.setattr(arguments, "_has_gpu", lambda: True)
+    monkeypatch.setattr(grpo_engine, "_engine_problem", lambda spec: None)
     for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.setenv(name, os.environ.get(name, ""))  # TRL sets them
         if not os.environ[name]:
@@ -170,9 +169,9 @@ REFUSED = """
 from pathlib import Path
 from types import SimpleNamespace
 from workers.contract.events import RecipeError
-from workers.layouts.arguments import check_layout
+from workers.grpo.engine import check_engine
 try:
-    check_layout(SimpleNamespace(kind="grpo", layout="one"), SimpleNamespace(rollout_engine="vllm"))
+    check_engine(SimpleNamespace(kind="grpo", layout="one"), SimpleNamespace(rollout_engine="vllm"))
 except RecipeError as error:
     print(error.kind, error.message)
 """
@@ -215,7 +214,7 @@ def test_vllm_itself_draws_what_the_policy_would(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not torch.cuda.is_available():  # a processor's packs weights away, unless it is kept from it
-        monkeypatch.setattr(arguments, "_has_gpu", lambda: True)
+        monkeypatch.setattr(grpo_engine, "_engine_problem", lambda spec: None)
         monkeypatch.setattr(
             "vllm.model_executor.layers.utils.dispatch_cpu_unquantized_gemm",
             lambda layer, remove_weight: setattr(layer, "cpu_linear", nn.functional.linear),
