@@ -198,8 +198,11 @@ def table(outcomes: list[Outcome]) -> str:
 
 def votes_checked(project: object, voters: Voters) -> list[str]:
     """Each acknowledged vote is stored, and no slot has two."""
+    from django.db import connection
+
     from apps.labeling.models import Vote
 
+    connection.close()  # the server may have restarted since it was opened
     acknowledged = [vote for _, vote in voters.acknowledged]
     rows = Vote.objects.filter(project=project, is_current=True).values_list("pk", "slot_id")
     stored = dict(rows)
@@ -232,7 +235,8 @@ def launched(project: object) -> object:
 def points(run: object) -> list[int]:
     from apps.training import selectors
 
-    return [step for step, _ in selectors.metric_series(run=run).get("drill/value", [])]
+    columns = selectors.metric_columns(run=run, names=["drill/value"])
+    return [step for name in columns for step, _ in columns[name].points()]  # none left out
 
 
 def steps_of(run: object) -> int:

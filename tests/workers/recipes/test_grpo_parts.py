@@ -117,7 +117,7 @@ def step(trainer: GroupTrainer, batch: dict[str, Tensor]) -> None:
 
 def answers(trainer: GroupTrainer) -> list[list[int]]:
     ids = [encode_prompt(trainer.processing_class, user(text)) for text in TEXTS]
-    return trainer.answer(ids * 4)
+    return trainer.answer(ids * 4).ids
 
 
 # --- drawing ---
