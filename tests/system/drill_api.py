@@ -24,7 +24,7 @@ LEFT_OUT = r"/(account|me)/(tokens|password)"
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("schemathesis", help="the program")
+    arguments.add_argument("schemathesis", type=Path, help="the program")
     arguments.add_argument("--examples", type=int, default=12, help="of each operation")
     arguments.add_argument("--roles", nargs="*", default=[*ROLES, OUTSIDER, ""])
     chosen = arguments.parse_args()
@@ -35,7 +35,9 @@ def main() -> None:
         print(f"{'role':<12}{'requests':>10}  answers")  # noqa: T201
         for name in chosen.roles:
             report = folder / f"{name or 'nobody'}.ndjson"
-            fuzzed(chosen.schemathesis, site.url, keys.get(name), report, chosen.examples)
+            fuzzed(
+                chosen.schemathesis.absolute(), site.url, keys.get(name), report, chosen.examples
+            )
             answers, bad = read(report)
             told = ", ".join(f"{n} × {status}" for status, n in sorted(answers.items()))
             who = ROLES.get(name, "outsider" if name else "nobody")
@@ -65,10 +67,10 @@ def peopled() -> dict[str, str]:
     }
 
 
-def fuzzed(program: str, url: str, token: str | None, report: Path, examples: int) -> None:
+def fuzzed(program: Path, url: str, token: str | None, report: Path, examples: int) -> None:
     """One after the other, so that a person's limit is seldom met."""
     words = [
-        program,
+        str(program),
         "run",
         f"{url}/api/v1/openapi.json",
         "--checks",

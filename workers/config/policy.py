@@ -84,6 +84,13 @@ class OptimisedSettings(PrecisionSettings):
         choices=(FLOAT32, BFLOAT16, INT8),
         section=Section.REWARD,
     )
+    spread_reward: bool = option(
+        False,
+        "Spread the layers of reward model and judge over all GPUs of the machine, instead of "
+        "keeping each whole on every process's own. Needs two GPUs or more, and was not run on any "
+        "yet.",
+        section=Section.REWARD,
+    )
     baseline_answers: int = option(
         4,
         "Answers of the reference to each evaluation prompt before the first step: what calibrated "
@@ -515,6 +522,8 @@ class PPOSettings(OptimisedSettings):
         errors = []
         if self.rollout_lag and not self.rollout_workers:
             errors.append("rollout_lag: 1 needs rollout_workers, or nobody draws meanwhile")
+        if self.spread_reward and self.reward_workers:
+            errors.append("spread_reward: reward_workers hold whole rewards; use one of the two")
         if self.base_4bit and self.rollout_workers:
             errors.append("base_4bit: rollout_workers hold the policy in float32; set them to 0")
         if self.rollout_max_age and not self.rollout_lag:

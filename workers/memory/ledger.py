@@ -84,6 +84,7 @@ class Held:
     trained: bool = False
     weight_bytes: float = 4  # per parameter, on average
     copies: int = 1  # members of an ensemble
+    spread: int = 1  # devices that its layers are spread over
     adapted: ModelShape | None = None  # the shape with the adapters that could be proposed
     spare: bool = False  # the starting weights once more: with adapters they are not needed
 
@@ -204,7 +205,7 @@ def _states(plan: Plan) -> Iterator[Line]:
     """What is held whatever the step is doing."""
     for held in plan.models:
         shape, count = held.shape, held.own_parameters
-        share = plan.share("zero3", "fsdp")
+        share = plan.share("zero3", "fsdp") / held.spread
         yield Line(
             role=held.role,
             part="weights",

@@ -302,6 +302,7 @@ def plan_for(
             longest_prompt=longest_prompt,
             longest_row=longest_row,
             gpu_bytes=torch.cuda.mem_get_info()[1] if torch.cuda.is_available() else 0,
+            gpus=torch.cuda.device_count(),
         )
     except (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
         # An estimate that cannot be made is no reason to end a run; why, the log says.
@@ -321,10 +322,11 @@ def plan_of(
     longest_prompt: int | None = None,
     longest_row: int | None = None,
     gpu_bytes: int = 0,
+    gpus: int = 1,
 ) -> Plan:
     """The plan from configurations alone. `reference` is given where it is another model than the
     start; readers: role (reward, judge) to configuration and members; `gpu_bytes`: all of the
-    device's, of which vLLM takes a share."""
+    device's, of which vLLM takes a share; `gpus`: what a reward may be spread over."""
     precision = _precision(settings, device)
     rank = getattr(settings, "lora_rank", 0)
     masked = kind != "ppo"  # whose rows are read without their padding
@@ -360,7 +362,10 @@ def plan_of(
     reads = getattr(settings, "reward_precision", "float32")
     for role, (config, members) in (readers or {}).items():
         shape = frozen_shape(config, dtype="float32")
-        models.append(Held(role=role, shape=shape, weight_bytes=BYTES[reads], copies=members))
+        over = max(1, gpus) if getattr(settings, "spread_reward", False) else 1
+        models.append(
+            Held(role=role, shape=shape, weight_bytes=BYTES[reads], copies=members, spread=over)
+        )
     plan = Plan(
         models=tuple(models),
         device=device,

@@ -172,10 +172,9 @@ class TrainerParts:
         optimizer = make_zero(context, settings, models, adamw, accelerator) or adamw
         actors = _actors(context, settings, models, accelerator)
         distant = actors.reward if actors else None
-        size, precision = settings.reward_batch_size, settings.reward_precision
-        reward = distant or build_reward(
-            context, settings.reward, batch_size=size, precision=precision
-        )
+        size = settings.reward_batch_size
+        reads: Any = {"precision": settings.reward_precision, "spread_out": settings.spread_reward}
+        reward = distant or build_reward(context, settings.reward, batch_size=size, **reads)
         at_once = size * max(1, settings.reward_workers)
         course = cls(
             context=context,
@@ -184,7 +183,7 @@ class TrainerParts:
             models=models,
             optimizer=optimizer,
             reward=reward,
-            judge=build_judge(context, batch_size=size, precision=precision),
+            judge=build_judge(context, batch_size=size, **reads),
             scoring=RankedQueue(ScoreQueue(reward, batch_size=at_once)),
             prompts=read_training_prompts(folder, models.tokenizer, settings),
             eval_prompts=read_evaluation_prompts(

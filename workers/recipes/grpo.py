@@ -166,13 +166,14 @@ def load_models(context: RunContext, settings: GRPOSettings) -> Models:
 
 def make_reward(context: RunContext, settings: GRPOSettings, models: Models) -> GroupReward:
     """The reward, and beside it the source that is only asked: the judge, or the verifier."""
-    size, precision = settings.reward_batch_size, settings.reward_precision
-    check = build_judge(context, batch_size=size, precision=precision)
+    size = settings.reward_batch_size
+    reads: Any = {"precision": settings.reward_precision, "spread_out": settings.spread_reward}
+    check = build_judge(context, batch_size=size, **reads)
     is_model = check is not None
     if check is None and settings.verifier is not None:
         check = build_reward(context, settings.verifier, batch_size=size)
     return GroupReward(
-        build_reward(context, settings.reward, batch_size=size, precision=precision),
+        build_reward(context, settings.reward, batch_size=size, **reads),
         models.tokenizer,
         settings,
         stop=stop_ids(models.policy, models.tokenizer),

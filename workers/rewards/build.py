@@ -42,11 +42,17 @@ def load_reward(
     batch_size: int,
     max_length: int | None = None,
     precision: str = FLOAT32,
+    spread_out: bool = False,
 ) -> ModelReward | EnsembleReward:
     """A reward model's folder, whether it is one model or an ensemble (layout.py)."""
     kind = EnsembleReward if is_ensemble(folder) else ModelReward
     return kind(
-        folder, name=name, batch_size=batch_size, max_length=max_length, precision=precision
+        folder,
+        name=name,
+        batch_size=batch_size,
+        max_length=max_length,
+        precision=precision,
+        spread_out=spread_out,
     )
 
 
@@ -58,6 +64,7 @@ class _Setting:
     batch_size: int
     given: Sequence[Prompt] | None
     precision: str
+    spread_out: bool
 
     def prompts(self) -> list[Prompt]:
         return _prompts(self.context) if self.given is None else list(self.given)
@@ -75,22 +82,28 @@ def build_reward(
     where: str = "reward",
     prompts: Sequence[Prompt] | None = None,
     precision: str = FLOAT32,
+    spread_out: bool = False,
 ) -> RewardSource:
     """The source of `reward`, a field of the configuration called `where`. A model comes from the
-    input 'reward', and reads in `precision`; what is right from `prompts`, or the input 'prompts'.
-    Raises `RecipeError` where the configuration or an input does not fit."""
-    given = _Setting(context, batch_size, prompts, precision)
+    input 'reward', and reads in `precision`, on one device or `spread_out`; what is right from
+    `prompts`, or the input 'prompts'. Raises `RecipeError` where the configuration or an
+    input does not fit."""
+    given = _Setting(context, batch_size, prompts, precision, spread_out)
     return _build(given, read_reward(reward, where), where)
 
 
 def build_judge(
-    context: RunContext, *, batch_size: int, precision: str = FLOAT32
+    context: RunContext, *, batch_size: int, precision: str = FLOAT32, spread_out: bool = False
 ) -> RewardSource | None:
     """The held-out reward model (input 'judge'): it is asked, and never optimised against."""
     if not context.has_input("judge"):
         return None
     return load_reward(
-        context.input_path("judge"), name="judge", batch_size=batch_size, precision=precision
+        context.input_path("judge"),
+        name="judge",
+        batch_size=batch_size,
+        precision=precision,
+        spread_out=spread_out,
     )
 
 
@@ -121,6 +134,7 @@ def _model(given: _Setting, settings: ModelSettings, where: str) -> RewardSource
         batch_size=given.batch_size,
         max_length=settings.max_length,
         precision=given.precision,
+        spread_out=given.spread_out,
     )
     version = f"{_sha256(given.context)}:{given.precision}"
     if isinstance(source, EnsembleReward):

@@ -1,17 +1,21 @@
 """A reward model as a source of rewards, with its own tokenizer."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from accelerate import dispatch_model, infer_auto_device_map
+from accelerate.utils import get_balanced_memory
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.pytorch_utils import Conv1D
 
+from workers import ranks
+from workers.contract.events import Fault, RecipeError
 from workers.contract.jobs import BFLOAT16, FLOAT16, FLOAT32, INT8, PRECISIONS
 from workers.data.batches import Encoded, encode_pair, pad_right
 from workers.data.snapshot import Messages
@@ -78,6 +82,53 @@ def quantise(model: PreTrainedModel, *, bits: int) -> PreTrainedModel:
     return model
 
 
+def device_map(model: PreTrainedModel, memory: Mapping[int, int]) -> dict[str, int]:
+    """Where each module goes, by name: layers in their order over devices, about as many bytes on
+    each, no layer torn apart. `memory`: bytes free on each device. Raises `RecipeError`
+    (out_of_memory) where it does not fit on all of them together."""
+    lists = [part for part in model.modules() if isinstance(part, nn.ModuleList)]
+    layers = sorted({type(layer).__name__ for part in lists for layer in part})
+    balanced = get_balanced_memory(model, dict(memory), no_split_module_classes=layers)
+    most = {device: min(balanced[device], free) for device, free in memory.items()}
+    found: dict[str, int] = infer_auto_device_map(
+        model, most | {"cpu": 1 << 60}, no_split_module_classes=layers
+    )
+    if "cpu" in found.values():
+        raise RecipeError(
+            "out_of_memory",
+            Fault.MACHINE,
+            f"spread_reward: a reward model or judge of {_bytes(model) / 1e9:.1f} GB does not fit "
+            f"into what {len(memory)} GPUs have free",
+        )
+    return found
+
+
+def spread(model: PreTrainedModel) -> PreTrainedModel:
+    """The frozen model, which lies in the CPU's memory, over all GPUs of this machine; only the
+    first process scores, so the others leave it where it is. Raises `RecipeError` (too_few_gpus).
+
+    Source: accelerate's big model inference (`infer_auto_device_map`, `dispatch_model`): layers
+    follow each other from device to device, and one computes at a time.
+    """
+    count = torch.cuda.device_count()
+    if count < 2:
+        raise RecipeError(
+            "too_few_gpus",
+            Fault.MACHINE,
+            f"spread_reward: needs two GPUs or more, and this machine has {count}",
+        )
+    if not ranks.is_first():
+        return model
+    free = {device: torch.cuda.mem_get_info(device)[0] for device in range(count)}
+    placed: PreTrainedModel = dispatch_model(model, device_map(model, free))
+    return placed
+
+
+def _bytes(model: PreTrainedModel) -> int:
+    held = [*model.parameters(), *model.buffers()]
+    return sum(tensor.numel() * tensor.element_size() for tensor in held)
+
+
 class IntegerLinear(nn.Module):
     """x·Wᵀ + b with integer weights [out, in] and inputs rounded per row as they come.
 
@@ -128,9 +179,12 @@ class ModelReward:
         batch_size: int = 64,
         max_length: int | None = None,
         precision: str = FLOAT32,
+        spread_out: bool = False,
     ) -> None:
         self.tokenizer = load_tokenizer(folder)
-        self.model = lower(freeze(load_scorer(folder, self.tokenizer)), precision)
+        place = torch.device("cpu") if spread_out else None
+        model = lower(freeze(load_scorer(folder, self.tokenizer, device=place)), precision)
+        self.model = spread(model) if spread_out else model
         self.max_length = max_length or readable_length(self.model, self.tokenizer)
         self._name = name
         self._batch_size = batch_size
@@ -251,6 +305,7 @@ class EnsembleReward:
         batch_size: int = 64,
         max_length: int | None = None,
         precision: str = FLOAT32,
+        spread_out: bool = False,
     ) -> None:
         self.layout: EnsembleLayout = read_layout(folder)
         self.members = [
@@ -260,6 +315,7 @@ class EnsembleReward:
                 batch_size=batch_size,
                 max_length=max_length,
                 precision=precision,
+                spread_out=spread_out,
             )
             for member in self.layout.members
         ]

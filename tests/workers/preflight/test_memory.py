@@ -230,6 +230,21 @@ def test_a_frozen_model_costs_its_weights_and_an_ensemble_each_of_its_members() 
     assert five.of_role("reward") == 5 * one.of_role("reward")
 
 
+def test_a_reward_that_is_spread_counts_with_its_part() -> None:
+    def reward(**given: object) -> float:
+        settings = settings_for("grpo", {"learning_rate": 1e-6} | given)
+        readers = {"reward": (LLAMA, 1), "judge": (LLAMA, 1)}
+        plan = plan_of("grpo", settings, policy=LLAMA, device="cuda", readers=readers, gpus=4)
+        weights = [
+            line.bytes
+            for line in ledger(plan).lines
+            if (line.role, line.part) == ("reward", "weights")
+        ]
+        return sum(weights)
+
+    assert reward(spread_reward=True) == reward() / 4
+
+
 def test_a_vllm_beside_the_policy_counts_with_its_share_while_it_draws() -> None:
     given = {"rollout_engine": "vllm", "vllm_memory": 0.25, "learning_rate": 1e-6}
     drawn = ledger(

@@ -127,3 +127,16 @@ def test_what_the_machine_lacks_is_named_before_anything_is_trained(
         spec = models.spec(f"no_{field}", "dpo", SHORT | ADAPTED | {field: value}, **INPUTS)
         with pytest.raises(RecipeError, match=f"^{field}: needs bitsandbytes"):
             models.run_here(spec)
+
+
+@pytest.mark.parametrize("kind", ["grpo", "ppo"])
+def test_a_run_with_this_setting_is_refused_where_there_are_no_two_gpus(
+    workshop: Workshop, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    config = {"reward": {"type": "model"}, "spread_reward": True, "learning_rate": 1e-3}
+    config |= {"max_prompt_length": 16, "max_new_tokens": 8}
+    inputs = {"sft": "base", "prompts": "prompts", "reward": "base"}
+    with pytest.raises(RecipeError, match="spread_reward: needs two GPUs") as raised:
+        workshop.run_here(workshop.spec(f"spread_{kind}", kind, config, **inputs))
+    assert raised.value.kind == "too_few_gpus"
