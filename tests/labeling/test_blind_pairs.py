@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from django.core.cache import cache
 from django.db import IntegrityError, transaction
 from django.test import Client
 from django.urls import reverse
@@ -89,6 +90,23 @@ def test_an_answer_decides_nothing_and_is_no_vote(project: Project, ana: User) -
     assert not Decision.objects.exists()
     assert not has_rating_tasks(project)
     assert nothing(project, ana) in ("empty", "done", "all_done")
+
+
+def test_no_more_are_left_for_a_person_than_one_may_answer(
+    project: Project,
+) -> None:
+    ana, ben = annotators_make(project, 2)
+
+    def left(person: User, n_today: int = 0) -> int:
+        cache.clear()
+        return selectors.remaining_for(project=project, annotator=person, n_today=n_today)
+
+    evaluation = queued(project, 20, votes=2, most_each=3)
+    vote(ana, "left", leased(project, ana))  # which hands her a second one
+    pairs_make(project, 4)
+    assert (left(ana, 1), left(ben)) == (4 + 1, 4 + 3)
+    blind_pairs_close(evaluation_set=evaluation)
+    assert (left(ana, 1), left(ben)) == (4, 4)
 
 
 def test_agreement_does_not_read_it(project: Project) -> None:

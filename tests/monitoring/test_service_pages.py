@@ -3,6 +3,7 @@
 import csv
 import io
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from tests.monitoring.probed import (
     watch_make,
 )
 from tests.monitoring.test_outcomes import daily
+from tests.monitoring.test_probes import ASKED
 
 pytestmark = pytest.mark.usefixtures("artifacts", "wire")
 HOSTILE = "<script>alert('no')</script>"
@@ -107,6 +109,27 @@ def test_the_pages_tell_of_a_watch_in_every_state(browser: Client, project: Proj
     html = text_of(browser, base(watch))
     assert "does not answer" in html
     assert "last successful" in html
+
+
+def test_no_line_joins_probes_of_two_protocols(browser: Client, project: Project):
+    watch = watch_make(project)
+
+    def lines() -> tuple[int, str]:
+        page = browser.get(base(watch))
+        (chart,) = page.context["charts"]
+        (row,) = page.context["rows"]
+        assert len(row.spark.lines) == len(chart.curve.series[0].paths)
+        return len(row.spark.lines), chart.curve.summary
+
+    first, other = ASKED, replace(ASKED, sampling={"temperature": 0.8})
+    for seed in (1, 2):
+        probed(watch, scores_of(seed), protocol=first)
+    n, said = lines()
+    assert (n, "other protocol" in said) == (1, False)
+    for seed in (3, 4):
+        probed(watch, scores_of(seed), protocol=other)
+    n, said = lines()
+    assert (n, said.count("other protocol")) == (2, 1)
 
 
 def test_the_figures_come_as_csv(browser: Client, project: Project):

@@ -185,7 +185,7 @@ def _mark(x: float, said: str, place: int, axis: Axis, frame: Frame) -> Mark:
     left = at < frame.middle
     return Mark(
         at,
-        frame.top + 10 + place * _MARK_ROW,
+        frame.top + 10 + place % ((frame.floor - frame.top) // _MARK_ROW) * _MARK_ROW,
         said,
         "start" if left else "end",
         round(at + (4 if left else -4), 1),

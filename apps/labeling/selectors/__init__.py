@@ -107,7 +107,8 @@ def annotator_of(*, project: Project, user: User) -> Annotator:
 
 
 def remaining_for(*, project: Project, annotator: User, n_today: int) -> int:
-    """How many pairs this annotator could still get, up to REMAINING_CAP.
+    """How many pairs this annotator could still get, up to REMAINING_CAP; of an evaluation no more
+    than one person may answer.
 
     Counted at most once a minute; in between, what the annotator has answered since is taken off.
     """
@@ -119,7 +120,7 @@ def remaining_for(*, project: Project, annotator: User, n_today: int) -> int:
                 _REMAINING,
                 {"project": project.pk, "annotator": annotator.pk, "cap": REMAINING_CAP},
             )
-            known = (cursor.fetchone()[0], n_today)
+            known = (int(cursor.fetchone()[0]), n_today)
         cache.set(key, known, _REMAINING_SECONDS)
     counted, then = known
     if counted >= REMAINING_CAP:  # that or more: nothing to take off from
@@ -127,13 +128,12 @@ def remaining_for(*, project: Project, annotator: User, n_today: int) -> int:
     return max(0, counted - (n_today - then))
 
 
-# In the order of the index of free slots, so that reading ends with the last pair counted.
-_REMAINING = """
-select count(*) from (
+# Free pairs that are new to the person, once each. In the order of the index of free slots, so that
+# reading ends with the last pair counted.
+_FREE = """
   select distinct s.shuffle, s.task_id from labeling_slot s
   left join labeling_annotator w on w.project_id = s.project_id and w.user_id = %(annotator)s
   left join labeling_labelingsettings l on l.project_id = s.project_id
-  cross join (select CLOSED_IDS as ids) closed
   where s.project_id = %(project)s and s.state = 'free' and s.kind in ('regular', 'gold')
     and (coalesce(cardinality(w.topics), 0) = 0 or s.topic = any(w.topics))
     and (coalesce(cardinality(w.languages), 0) = 0 or s.language = any(w.languages))
@@ -148,9 +148,34 @@ select count(*) from (
                       and mine.annotator_id = %(annotator)s and mine.kind <> 'former')
     and not exists (select from labeling_skip k
                     where k.task_id = s.task_id and k.annotator_id = %(annotator)s)
-  order by s.shuffle, s.task_id limit %(cap)s
-) pairs
-""".replace("CLOSED_IDS", CLOSED_IDS.format(project="%(project)s", user="%(annotator)s"))
+    and MORE
+  order by s.shuffle, s.task_id limit %(cap)s"""
+
+# Pairs outside evaluations, and of each open evaluation no more than the person may still answer.
+_REMAINING = """
+select least(%(cap)s, others.n + evaluations.n)
+from (select CLOSED_IDS as ids) closed
+cross join (select range_agg(int8range(first_task, last_task, '[]')) as ids
+            from labeling_evaluationset where project_id = %(project)s and is_open) measured
+cross join lateral (select count(*) as n from (FREE_OTHERS) pairs) others
+cross join lateral (
+  select coalesce(sum(least(e.most_each - given.n, pairs.n)), 0) as n
+  from labeling_evaluationset e
+  cross join lateral (select count(*) as n from labeling_slot mine
+                      where mine.task_id between e.first_task and e.last_task
+                        and mine.annotator_id = %(annotator)s
+                        and mine.state in ('leased', 'done')) given
+  cross join lateral (select count(*) as n from (FREE_OF_ONE) found) pairs
+  where e.project_id = %(project)s and e.is_open and given.n < e.most_each) evaluations
+"""
+_REMAINING = (
+    _REMAINING.replace("CLOSED_IDS", CLOSED_IDS.format(project="%(project)s", user="%(annotator)s"))
+    .replace(
+        "FREE_OTHERS",
+        _FREE.replace("MORE", "(measured.ids is null or not s.task_id <@ measured.ids)"),
+    )
+    .replace("FREE_OF_ONE", _FREE.replace("MORE", "s.task_id between e.first_task and e.last_task"))
+)
 
 
 def answers_count(*, project: Project, annotator: User) -> int:

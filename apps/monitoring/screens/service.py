@@ -48,17 +48,24 @@ class ProbeMetricRow:
 
 
 def probe_metric_rows(
-    result: ProbeResult | None, history: Sequence[ProbeResult], baseline: Mapping[str, Any]
+    result: ProbeResult | None,
+    history: Sequence[ProbeResult],
+    baseline: Mapping[str, Any],
+    protocols: Mapping[str, str],
 ) -> list[ProbeMetricRow]:
     """Of one probe beside its baseline; `history` in order of time, for the small lines."""
     if result is None:
         return []
     names = sorted(result.figures, key=lambda name: (_ORDER.get(name, len(_ORDER)), name))
-    return [_row(name, result, history, baseline) for name in names]
+    return [_row(name, result, history, baseline, protocols) for name in names]
 
 
 def _row(
-    name: str, result: ProbeResult, history: Sequence[ProbeResult], baseline: Mapping[str, Any]
+    name: str,
+    result: ProbeResult,
+    history: Sequence[ProbeResult],
+    baseline: Mapping[str, Any],
+    protocols: Mapping[str, str],
 ) -> ProbeMetricRow:
     now = result.figures[name]
     shift = shift_of(now)
@@ -77,11 +84,16 @@ def _row(
         bounds=bounds,
         verdict=verdict,
         tone=tone,
-        spark=spark(label_of(name), points_of(name, history), baseline=_base(name, baseline)),
+        spark=spark(
+            label_of(name), points_of(name, history, protocols), baseline=_base(name, baseline)
+        ),
     )
 
 
-def points_of(name: str, history: Sequence[ProbeResult]) -> list[TimePoint]:
+def points_of(
+    name: str, history: Sequence[ProbeResult], protocols: Mapping[str, str]
+) -> list[TimePoint]:
+    """`protocols`: the hash of a probe's protocol by its run."""
     points = []
     for result in history:
         found = result.figures.get(name)
@@ -90,17 +102,27 @@ def points_of(name: str, history: Sequence[ProbeResult]) -> list[TimePoint]:
         half = _Z95 * found["deviation"] / math.sqrt(max(1, found["n"]))
         fired = any(one.get("figure") == name for one in result.findings)
         points.append(
-            TimePoint(result.at, found["mean"], found["mean"] - half, found["mean"] + half, fired)
+            TimePoint(
+                result.at,
+                found["mean"],
+                found["mean"] - half,
+                found["mean"] + half,
+                fired,
+                protocols.get(result.run_id, ""),
+            )
         )
     return points
 
 
-def metric_charts(history: Sequence[ProbeResult], baseline: Mapping[str, Any]) -> list[Part]:
-    """Of every figure that was ever measured."""
+def metric_charts(
+    history: Sequence[ProbeResult], baseline: Mapping[str, Any], protocols: Mapping[str, str]
+) -> list[Part]:
+    """Of every figure that was ever measured; lines break where the protocol changes."""
     names = {name for result in history for name in result.figures}
     found = []
     for name in sorted(names, key=lambda one: (_ORDER.get(one, len(_ORDER)), one)):
-        chart = time_chart(label_of(name), points_of(name, history), baseline=_base(name, baseline))
+        points = points_of(name, history, protocols)
+        chart = time_chart(label_of(name), points, baseline=_base(name, baseline))
         if chart is not None:
             found.append(chart)
     return found

@@ -2,7 +2,7 @@
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from django.db.models import Count, Q
@@ -23,6 +23,7 @@ from apps.monitoring.selectors.outcomes import (
 from apps.training.models import Checkpoint, Run
 from workers.contract import wire
 from workers.contract.asking import ANSWERER
+from workers.contract.protocol import KEY
 from workers.contract.scores import SCORER
 from workers.contract.wire import QUEUE_SHORT, SCHEDULER, alive_key
 
@@ -35,11 +36,12 @@ MOST_POINTS = 120
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A model in service with its newest probes, in order of time."""
+    """A model in service with its newest probes, in order of time; see `protocols_of`."""
 
     watch: Watch
     history: Sequence[ProbeResult]
     incident: Incident | None
+    protocols: Mapping[str, str]
 
     @property
     def latest(self) -> ProbeResult | None:
@@ -57,15 +59,23 @@ class Measured:
 
 
 def watched(project: Project) -> list[Watched]:
-    return [
-        Watched(watch, history_of(watch, SPARK_PROBES), incident_of(watch))
-        for watch in watches_of(project)
-    ]
+    found = []
+    for watch in watches_of(project):
+        history = history_of(watch, SPARK_PROBES)
+        found.append(Watched(watch, history, incident_of(watch), protocols_of(history)))
+    return found
 
 
 def history_of(watch: Watch, most: int = CHART_PROBES) -> list[ProbeResult]:
     """The newest probes, in order of time."""
     return list(probe_results(watch)[:most])[::-1]
+
+
+def protocols_of(history: Sequence[ProbeResult]) -> dict[str, str]:
+    """{run: hash of the protocol that its probe states}; without those that state none."""
+    runs = Run.objects.filter(pk__in=[one.run_id for one in history])
+    said = runs.values_list("pk", f"summary__{KEY}__sha256")
+    return {pk: sha256 for pk, sha256 in said if isinstance(sha256, str)}
 
 
 def incident_of(watch: Watch) -> Incident | None:

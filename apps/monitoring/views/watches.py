@@ -59,7 +59,7 @@ def _card(one: reads.Watched) -> dict[str, Any]:
         "tone": screen.STATE_TONES[one.watch.state],
         "icon": screen.STATE_ICONS[one.watch.state],
         "findings": one.latest.findings if one.latest else [],
-        "rows": screen.probe_metric_rows(good, one.history, one.watch.baseline),
+        "rows": screen.probe_metric_rows(good, one.history, one.watch.baseline, one.protocols),
         "is_old": good is not one.latest,
         "stages": reads.stages_of(one.watch),
         "asked_at": good.at if good else None,
@@ -109,6 +109,7 @@ def _page(
     """`forms` replace those of the page by what was typed."""
     page = Paginator(probe_results(watch), PER_PAGE).get_page(request.GET.get("page"))
     history = reads.history_of(watch)
+    protocols = reads.protocols_of(history)
     latest = history[-1] if history else None
     good = next((result for result in reversed(history) if result.figures), None)
     context = {
@@ -120,8 +121,10 @@ def _page(
         "findings": [
             {"tone": screen.finding_tone(one), **one} for one in (latest.findings if latest else [])
         ],
-        "rows": screen.probe_metric_rows(good, history[-reads.SPARK_PROBES :], watch.baseline),
-        "charts": screen.metric_charts(history, watch.baseline),
+        "rows": screen.probe_metric_rows(
+            good, history[-reads.SPARK_PROBES :], watch.baseline, protocols
+        ),
+        "charts": screen.metric_charts(history, watch.baseline, protocols),
         "changes": (good.details.get("changes") or []) if good else [],
         "paired": good.details.get("paired") if good else None,
         "page": page,
