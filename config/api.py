@@ -13,6 +13,7 @@ from apps.evaluation.api.protocols import router as protocols
 from apps.evaluation.api.rounds import router as rounds
 from apps.evaluation.api.score import router as scores
 from apps.evaluation.api.sheets import router as sheets
+from apps.evaluation.api.suites import router as suites
 from apps.evaluation.api.verdicts import router as verdicts
 from apps.labeling.api import router as labeling
 from apps.labeling.api.comments import router as comments
@@ -55,6 +56,7 @@ for _router in (
     reward_models,
     rounds,
     protocols,
+    suites,
     scores,
     playground,
     head_to_heads,

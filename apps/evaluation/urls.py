@@ -50,6 +50,7 @@ urlpatterns = [
         name="head_to_head_csv",
     ),
     path("<slug:slug>/runs/<str:run_id>/checks/", suites.run_checks, name="run_checks"),
+    path("<slug:slug>/automatic-suite/", suites.automatic, name="automatic_suite"),
     path("<slug:slug>/runs/<str:run_id>/people/", head_to_head.run_people, name="run_people"),
     path("shared/head-to-head/<str:key>/", head_to_head.shared, name="shared"),
     # verdicts

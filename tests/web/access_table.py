@@ -852,6 +852,18 @@ SUITES = [
     post("snapshots:suite", STAFF, ok=302),
     api("POST /projects/{slug}/snapshots/suite", STAFF, ok=200),
     page("evaluation:run_checks", READERS, args=lambda w: {"run_id": w.run.pk}),
+    api("GET /projects/{slug}/runs/{run_id}/prompt-overlap", READERS, args=run_id),
+    page("evaluation:automatic_suite", STAFF),
+    post("evaluation:automatic_suite", STAFF, data={"action": "stop"}),
+    api("GET /projects/{slug}/automatic-suite", STAFF),
+    api(
+        "PUT /projects/{slug}/automatic-suite",
+        STAFF,
+        data={"dataset": "none", "baseline": "none"},
+        ok=404,
+    ),
+    api("DELETE /projects/{slug}/automatic-suite", STAFF),
+    api("POST /projects/{slug}/automatic-suite/{run_id}", STAFF, args=run_id, ok=404),
 ]
 HEAD_TO_HEAD = "/projects/{slug}/head-to-heads/{head_to_head}"
 NO_HEAD_TO_HEAD = {"head_to_head_id": "none"}

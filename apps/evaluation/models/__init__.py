@@ -1,5 +1,6 @@
 """What evaluation keeps: protocols, reviews of models, head-to-heads, verdicts on answers, what
-people were asked about outputs, and which policy each stage names."""
+people were asked about outputs, the suite that every policy is evaluated on, and which policy each
+stage names."""
 
 from apps.evaluation.models.head_to_head import HeadToHead, Look
 from apps.evaluation.models.promotion import (
@@ -16,11 +17,13 @@ from apps.evaluation.models.reviews import (
     OutputRanking,
     RankedOutput,
 )
+from apps.evaluation.models.suites import AutomaticSuite, PromptOverlap, SuiteLaunch
 from apps.evaluation.models.verdicts import AuditSheet, FlaggedAnswer, SheetItem, Verdict
 
 __all__ = [
     "AdversarialRound",
     "AuditSheet",
+    "AutomaticSuite",
     "EvaluationProtocol",
     "FlaggedAnswer",
     "HeadToHead",
@@ -30,10 +33,12 @@ __all__ = [
     "OverrideSignature",
     "PromotionDecision",
     "PromotionRequest",
+    "PromptOverlap",
     "ProtocolUse",
     "RankedOutput",
     "SheetItem",
     "Stage",
     "StageChange",
+    "SuiteLaunch",
     "Verdict",
 ]

@@ -526,6 +526,30 @@ class AsyncClient:
         """Every line in which two differ: results under different ones are never compared."""
         return await self._transport.send(operations.protocol_differences(project, sha256, other))
 
+    async def prompt_overlap(self, project: str, run: str) -> types.PromptOverlap:
+        """Prompts of an evaluation that its policy was trained on, exactly or nearly."""
+        return await self._transport.send(operations.prompt_overlap(project, run))
+
+    async def automatic_suite(self, project: str) -> types.AutomaticSuite:
+        """The suite that every policy is evaluated on, and what became of it after each run."""
+        return await self._transport.send(operations.automatic_suite(project))
+
+    async def automatic_suite_set(
+        self, project: str, *, dataset: str, baseline: str, **asked: Any
+    ) -> types.AutomaticSuite:
+        """Evaluate every policy on a suite when its training ends. asked: max_new_tokens,
+        temperature."""
+        body = {"dataset": dataset, "baseline": baseline, **asked}
+        return await self._transport.send(operations.automatic_suite_set(project, body))
+
+    async def automatic_suite_stop(self, project: str) -> types.AutomaticSuite:
+        """Evaluate no further policy by itself."""
+        return await self._transport.send(operations.automatic_suite_stop(project))
+
+    async def automatic_suite_again(self, project: str, run: str) -> types.SuiteLaunch:
+        """Launch what was refused after a run."""
+        return await self._transport.send(operations.automatic_suite_again(project, run))
+
     async def ask(
         self,
         project: str,

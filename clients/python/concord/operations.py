@@ -248,6 +248,34 @@ def protocol_differences(
     return Operation("GET", template, types.ProtocolDifferences.read, names)
 
 
+def prompt_overlap(project: str, run: str) -> Operation[types.PromptOverlap]:
+    template = "/projects/{slug}/runs/{run_id}/prompt-overlap"
+    names = {"slug": project, "run_id": run}
+    return Operation("GET", template, types.PromptOverlap.read, names)
+
+
+AUTOMATIC_SUITE = "/projects/{slug}/automatic-suite"
+
+
+def automatic_suite(project: str) -> Operation[types.AutomaticSuite]:
+    return Operation("GET", AUTOMATIC_SUITE, types.AutomaticSuite.read, {"slug": project})
+
+
+def automatic_suite_set(project: str, body: Mapping[str, Any]) -> Operation[types.AutomaticSuite]:
+    names = {"slug": project}
+    return Operation("PUT", AUTOMATIC_SUITE, types.AutomaticSuite.read, names, body=body)
+
+
+def automatic_suite_stop(project: str) -> Operation[types.AutomaticSuite]:
+    return Operation("DELETE", AUTOMATIC_SUITE, types.AutomaticSuite.read, {"slug": project})
+
+
+def automatic_suite_again(project: str, run: str) -> Operation[types.SuiteLaunch]:
+    """Launched once: a second time nothing is refused any more."""
+    names = {"slug": project, "run_id": run}
+    return Operation("POST", AUTOMATIC_SUITE + "/{run_id}", types.SuiteLaunch.read, names)
+
+
 def ask(project: str, body: Mapping[str, Any]) -> Operation[types.Question]:
     template = "/projects/{slug}/playground"
     names = {"slug": project}
