@@ -7,6 +7,7 @@ from apps.common.api import api_make, api_urls
 from apps.common.api_docs import Reference
 from apps.evaluation.api.head_to_heads import router as head_to_heads
 from apps.evaluation.api.models import router as reward_models
+from apps.evaluation.api.outside import router as outside
 from apps.evaluation.api.playground import router as playground
 from apps.evaluation.api.promotion import router as promotion
 from apps.evaluation.api.protocols import router as protocols
@@ -57,6 +58,7 @@ for _router in (
     rounds,
     protocols,
     suites,
+    outside,
     scores,
     playground,
     head_to_heads,

@@ -121,6 +121,9 @@ SENTENCES: dict[str, str] = {
     "sheet.finished": "finished the audit sheet {subject}",
     "sheet.made": "drew the audit sheet {subject} with {answers} answers",
     "sheet.withdrawn": "withdrew the audit sheet {subject}: {reason}",
+    "outside_result.deleted": "deleted the result of {task} on {subject}, from {file}",
+    "outside_result.imported": "imported {tasks} results measured elsewhere of {subject}, "
+    "from {file}",
     "site.set_up": "set the site up",
     "suite.automatic_set": "had every policy evaluated on {dataset} when its training ends, "
     "against {baseline}",

@@ -7,6 +7,7 @@ from django.apps import AppConfig
 from django.utils.translation import gettext_lazy as _
 
 from apps.common.registry import (
+    ModelPanel,
     NavItem,
     RunTab,
     SamplePanel,
@@ -14,6 +15,7 @@ from apps.common.registry import (
     card_lines_add,
     end_listener_add,
     flagged_listener_add,
+    model_panel_add,
     named_models_add,
     nav_add,
     people_rates_set,
@@ -22,6 +24,7 @@ from apps.common.registry import (
     run_uses_add,
     sample_panel_set,
     self_limited_add,
+    upload_add,
 )
 
 
@@ -90,6 +93,20 @@ class EvaluationConfig(AppConfig):
         )
         self._promotion()
         self._verdicts()
+        self._outside()
+
+    def _outside(self) -> None:
+        from apps.accounts.selectors import named_by
+        from apps.evaluation.selectors.outside import run_uses
+        from apps.evaluation.views.outside import panel_of
+        from apps.training.models import Checkpoint
+
+        upload_add("evaluation:outside_results", "api:outside_results_import")
+        run_uses_add(run_uses)
+        model_panel_add(ModelPanel("evaluation/_outside_panel.html", panel_of))
+        audit_subjects_add(
+            ("outside_result",), named_by(Checkpoint, "run__name", "evaluation:outside_results")
+        )
 
     def _promotion(self) -> None:
         from apps.accounts.selectors import named_by

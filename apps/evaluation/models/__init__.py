@@ -1,8 +1,9 @@
 """What evaluation keeps: protocols, reviews of models, head-to-heads, verdicts on answers, what
-people were asked about outputs, the suite that every policy is evaluated on, and which policy each
-stage names."""
+people were asked about outputs, the suite that every policy is evaluated on, results of other
+programs, and which policy each stage names."""
 
 from apps.evaluation.models.head_to_head import HeadToHead, Look
+from apps.evaluation.models.outside import OutsideResult
 from apps.evaluation.models.promotion import (
     OverrideSignature,
     PromotionDecision,
@@ -30,6 +31,7 @@ __all__ = [
     "Look",
     "ModelReview",
     "OutputRanking",
+    "OutsideResult",
     "OverrideSignature",
     "PromotionDecision",
     "PromotionRequest",

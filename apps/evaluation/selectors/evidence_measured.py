@@ -1,5 +1,5 @@
-"""Lines of evidence that people and suites measured: head-to-head, audit sheet, regression suite,
-and by which protocol. Importing this module registers them."""
+"""Lines of evidence that people, suites and other programs measured: head-to-head, audit sheet,
+regression suite, benchmarks, and by which protocol. Importing this module registers them."""
 
 from typing import Any
 
@@ -17,6 +17,7 @@ from apps.evaluation.selectors.evidence import (
     red,
 )
 from apps.evaluation.selectors.head_to_head import result_now
+from apps.evaluation.selectors.outside import outside_of, result_words
 from apps.evaluation.selectors.overlap import overlap_of, overlap_words
 from apps.evaluation.selectors.protocols import protocol_of_run
 from apps.evaluation.selectors.sheets import audit_of
@@ -145,3 +146,34 @@ def audit(checkpoint: Checkpoint) -> Evidence:
     if random.n_bad == 0:
         return missing(f"{says}; judge more of them.", url=url, **facts)
     return red(f"{says}.", url=url, **facts)
+
+
+_NAMED = 3  # tasks that the line names
+
+
+@provider("outside", "Measured elsewhere", required=())
+def outside(checkpoint: Checkpoint) -> Evidence:
+    """What benchmarks of other programs gave; no stage requires it, and nothing is compared."""
+    rows = outside_of(checkpoint)
+    if not rows:
+        return missing("No result of lm-evaluation-harness or Inspect was imported.")
+    url = reverse("evaluation:outside_results", args=[checkpoint.project.slug, checkpoint.pk])
+    named = ". ".join(
+        f"{row.task} ({row.get_program_display()}): {result_words(row)}" for row in rows[:_NAMED]
+    )
+    more = f". {len(rows) - _NAMED:,} more tasks" if len(rows) > _NAMED else ""
+    return green(
+        f"{named}{more}.",
+        url=url,
+        source=rows[0].protocol_sha256,
+        results=[
+            {
+                "task": row.task,
+                "program": row.program,
+                "protocol_sha256": row.protocol_sha256,
+                "file_sha256": row.file_sha256,
+                "metrics": row.metrics,
+            }
+            for row in rows
+        ],
+    )

@@ -383,6 +383,26 @@ class Runs(Group):
         """Prompts that its policy was trained on; see `AsyncClient.prompt_overlap`."""
         return self._do(self._client.prompt_overlap(self._slug, run))
 
+    def outside_results(self, **filters: Any) -> Iterator[types.OutsideResult]:
+        """Results that another program measured, newest first. filters: model."""
+
+        async def every() -> Sequence[types.OutsideResult]:
+            return [row async for row in self._client.outside_results(self._slug, **filters)]
+
+        return iter(self._do(every()))
+
+    def outside_results_import(self, model: str, file: str | Path) -> Sequence[types.OutsideResult]:
+        """Import a file of another program; see `AsyncClient.outside_results_import`."""
+        return self._do(self._client.outside_results_import(self._slug, model, file))
+
+    def outside_differences(self, result: str, other: str) -> types.ProtocolDifferences:
+        """Every line in which the protocols of two such results differ."""
+        return self._do(self._client.outside_differences(self._slug, result, other))
+
+    def outside_result_delete(self, result: str) -> None:
+        """Delete one of them."""
+        self._do(self._client.outside_result_delete(self._slug, result))
+
     def automatic_suite(self) -> types.AutomaticSuite:
         """The suite that every policy is evaluated on; see `AsyncClient.automatic_suite`."""
         return self._do(self._client.automatic_suite(self._slug))

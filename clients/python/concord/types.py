@@ -587,6 +587,43 @@ class AutomaticSuite(Answered):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OutsideMetric(Answered):
+    """stderr: standard error; n: samples; each None where the file does not say."""
+
+    name: str
+    value: float
+    stderr: float | None
+    n: int | None
+    higher_is_better: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutsideResult(Answered):
+    """A task that lm-evaluation-harness or Inspect measured. Compare only those of one
+    `protocol_sha256`; system: what the file says of the model."""
+
+    id: str
+    model: str
+    program: str
+    task: str
+    metrics: Sequence[OutsideMetric] = field(metadata=_each(OutsideMetric))
+    protocol: Mapping[str, Any]
+    protocol_sha256: str
+    system: Mapping[str, Any]
+    measured_at: str
+    file_name: str
+    file_sha256: str
+    imported_by: str
+    created_at: datetime = field(metadata=_MOMENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutsideResultsPage(Answered):
+    count: int
+    items: Sequence[OutsideResult] = field(metadata=_each(OutsideResult))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelAnswer(Answered):
     """What a model said when it was asked by hand. state: waiting, loading, writing; ended, cut (at
     the longest answer), out_of_time, stopped, failed (see `error`). seconds: of writing."""
