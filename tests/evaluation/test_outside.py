@@ -1,7 +1,9 @@
 """Results of lm-evaluation-harness and Inspect, beside Concord's own and under their own hashes."""
 
 import copy
+import io
 import json
+import zipfile
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +14,7 @@ from django.urls import reverse
 
 from apps.accounts.models import AuditEvent, Project, User
 from apps.common.errors import DomainError
-from apps.evaluation.formats.outside import OutsideTask, outside_tasks
+from apps.evaluation.formats.outside import LARGEST, OutsideTask, outside_tasks
 from apps.evaluation.models import OutsideResult
 from apps.evaluation.selectors.cards import card_lines
 from apps.evaluation.selectors.evidence import evidence_of
@@ -110,6 +112,20 @@ def broken(change: Callable[[dict[str, Any]], Any], of: dict[str, Any]) -> bytes
     return as_bytes(found)
 
 
+def damaged(data: bytes) -> bytes:
+    """One byte of what an archive holds is another."""
+    place = data.index(b"success")
+    return data[:place] + b"S" + data[place + 1 :]
+
+
+def bomb() -> bytes:
+    """A small archive of one large file."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("header.json", b" " * (LARGEST + 1))
+    return out.getvalue()
+
+
 def without_metrics(found: dict[str, Any]) -> None:
     found["results"] = {name: {"alias": name} for name in found["results"]}
 
@@ -138,6 +154,9 @@ def without_metrics(found: dict[str, Any]) -> None:
         (as_bytes(inspect(invalidated=True)), "marked as invalid"),
         (as_bytes(inspect(results={"scorer": {"name": "x"}})), "of an older format"),
         (zipped(readme=b"hello"), "holds 0 files results_"),
+        (damaged(zipped(header_dot_json=as_bytes(inspect()))), "archive is cut off or damaged"),
+        (b" " * (LARGEST + 1), "is larger than 32 MB"),
+        (bomb(), "is larger than 32 MB, at header.json"),
         (zipped(_journal__start_dot_json=b"{}"), "was not finished"),
         (zipped(header_dot_json=as_bytes(inspect()))[:-40], "archive is cut off"),
         (b"[" * 100_000, "cut off or damaged|nested too deeply"),
@@ -177,6 +196,7 @@ def test_emil_imports_a_file_by_page_and_it_stands_on_the_model_card_and_evidenc
     assert "0.7500 ± 0.16, n = 8" in shown
     (line,) = [one for one in evidence_of(model) if one.name == "outside"]
     assert line.facts["results"][0]["protocol_sha256"] == line.facts["source"]
+    assert line.verdict == "noted", "neither good nor bad"
     card = [one for one in card_lines(model) if one.part == "Measured elsewhere"]
     assert [one.name.split(" ")[0] for one in card] == ["facts_easy", "sums"]
     assert AuditEvent.objects.filter(action="outside_result.imported").count() == 1

@@ -10,6 +10,7 @@ from ninja.files import UploadedFile
 from apps.accounts.api_auth import needs
 from apps.accounts.permissions import READERS, STAFF, project_for
 from apps.common.errors import DomainError
+from apps.evaluation.formats.outside import LARGEST
 from apps.evaluation.models import OutsideResult
 from apps.evaluation.selectors import outside as selectors
 from apps.evaluation.services import outside as services
@@ -107,7 +108,7 @@ def outside_results_import(
     if file is None:
         raise DomainError("Send the file as multipart/form-data.", field="file")
     made = services.outside_results_import(
-        checkpoint=model, file_name=file.name or "", data=file.read(), user=request.user
+        checkpoint=model, file_name=file.name or "", data=file.read(LARGEST + 1), user=request.user
     )
     return Status(201, [_out(row) for row in made])
 

@@ -15,6 +15,7 @@ import json
 import math
 import re
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,7 +26,7 @@ from workers.contract.protocol import canonical, content_sha256
 
 VERSION = 1  # of the protocol that is made of a file
 LM_EVAL, INSPECT = "lm-evaluation-harness", "inspect"
-LARGEST = 64_000_000  # bytes of a file, and of a part of a zip
+LARGEST = 32_000_000  # bytes of a file, and of all that is read of a zip
 MOST_TASKS = 500
 _LONGEST_PROTOCOL = 200_000  # characters
 # Arguments that say which model is measured, or where it is.
@@ -135,15 +136,25 @@ def _from_zip(data: bytes) -> list[OutsideTask]:
                     f"the archive holds {len(results)} files results_*.json and no header.json; "
                     "zip one folder of lm-evaluation-harness, or send one .eval of Inspect"
                 )
-            samples = {n: _part(archive, n) for n in names if _called(n, "samples_", ".jsonl")}
-            return _from_json(_object(_part(archive, results[0]), results[0]), samples)
-    except zipfile.BadZipFile:
+            found = _part(archive, results[0])
+            samples: dict[str, bytes] = {}
+            left = LARGEST - len(found)
+            for name in names:
+                if _called(name, "samples_", ".jsonl"):
+                    samples[name] = _part(archive, name, left)
+                    left -= len(samples[name])
+            return _from_json(_object(found, results[0]), samples)
+    except (zipfile.BadZipFile, zlib.error, EOFError):
         raise _bad("the archive is cut off or damaged") from None
+    except RecursionError:
+        raise
     except NotImplementedError:
         raise _bad(
             "the archive is compressed in a way that cannot be read here; write it as JSON "
             "(inspect log convert --to json)"
         ) from None
+    except RuntimeError:  # what `zipfile` says of a password
+        raise _bad("the archive is encrypted") from None
 
 
 def _called(name: str, start: str, end: str) -> bool:
@@ -151,13 +162,12 @@ def _called(name: str, start: str, end: str) -> bool:
     return base.startswith(start) and base.endswith(end)
 
 
-def _part(archive: zipfile.ZipFile, name: str) -> bytes:
-    if archive.getinfo(name).file_size > LARGEST:
-        raise _bad(f"{name} in it is larger than {LARGEST // 10**6} MB")
+def _part(archive: zipfile.ZipFile, name: str, most: int = LARGEST) -> bytes:
+    """Whatever size the archive states of it."""
     with archive.open(name) as part:
-        data = part.read(LARGEST + 1)
-    if len(data) > LARGEST:
-        raise _bad(f"{name} in it is larger than {LARGEST // 10**6} MB")
+        data = part.read(most + 1)
+    if len(data) > most:
+        raise _bad(f"what is read of the archive is larger than {LARGEST // 10**6} MB, at {name}")
     return data
 
 

@@ -14,7 +14,12 @@ from apps.training.services.kinds import POLICIES, REWARDS
 
 _JUDGED, _STAGES, _REVIEWS = "How it was judged", "Stages that named it", "What people decided"
 _ELSEWHERE = "Measured elsewhere"
-_WORDS = {"green": "holds", "red": "does not hold", "missing": "not measured"}
+_WORDS = {
+    "green": "holds",
+    "red": "does not hold",
+    "missing": "not measured",
+    "noted": "for information",
+}
 
 
 def card_lines(checkpoint: Checkpoint) -> list[CardLine]:

@@ -13,6 +13,7 @@ from apps.evaluation.selectors.evidence import (
     evaluations_of,
     green,
     missing,
+    noted,
     provider,
     red,
 )
@@ -162,7 +163,7 @@ def outside(checkpoint: Checkpoint) -> Evidence:
         f"{row.task} ({row.get_program_display()}): {result_words(row)}" for row in rows[:_NAMED]
     )
     more = f". {len(rows) - _NAMED:,} more tasks" if len(rows) > _NAMED else ""
-    return green(
+    return noted(
         f"{named}{more}.",
         url=url,
         source=rows[0].protocol_sha256,

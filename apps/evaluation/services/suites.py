@@ -12,7 +12,6 @@ import logging
 from django.db import transaction
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.translation import gettext_noop
 
 from apps.accounts.models import Project, Role, User
 from apps.accounts.services import audit_record, notice_give
@@ -216,8 +215,7 @@ def _launch(row: AutomaticSuite, run: Run, *, user: User | None) -> SuiteLaunch:
             project=run.project,
             roles=(Role.ENGINEER, Role.ADMIN),
             kind="suite.refused",
-            text=gettext_noop("%(run)s was not evaluated on the suite: %(reason)s"),
-            values={"run": run.name, "reason": error.message},
+            text=f"{run.name} was not evaluated on the suite: {error.message}"[:500],
             path=reverse("evaluation:automatic_suite", args=[run.project.slug]),
         )
         return made

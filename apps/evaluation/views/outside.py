@@ -10,6 +10,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from apps.accounts.permissions import READERS, STAFF, project_page
 from apps.common.errors import DomainError, Refused
 from apps.common.http import Request
+from apps.evaluation.formats.outside import LARGEST
 from apps.evaluation.forms.outside import OutsideForm
 from apps.evaluation.selectors import outside as selectors
 from apps.evaluation.services import outside as services
@@ -34,7 +35,10 @@ def outside_results(request: Request, checkpoint_id: str) -> HttpResponse:
         file = form.cleaned_data["file"]
         try:
             made = services.outside_results_import(
-                checkpoint=model, file_name=file.name, data=file.read(), user=request.user
+                checkpoint=model,
+                file_name=file.name,
+                data=file.read(LARGEST + 1),
+                user=request.user,
             )
         except DomainError as error:
             form.add_error("file", error.message)

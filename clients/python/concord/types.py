@@ -1129,7 +1129,7 @@ class NamingsPage(Answered):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence(Answered):
-    """A line that speaks for a promotion. verdict: green, red or missing."""
+    """A line that speaks for a promotion. verdict: green, red, missing, noted."""
 
     name: str
     label: str
