@@ -7,12 +7,14 @@ from apps.common.api import api_make, api_urls
 from apps.common.api_docs import Reference
 from apps.evaluation.api.head_to_heads import router as head_to_heads
 from apps.evaluation.api.models import router as reward_models
+from apps.evaluation.api.outside import router as outside
 from apps.evaluation.api.playground import router as playground
 from apps.evaluation.api.promotion import router as promotion
 from apps.evaluation.api.protocols import router as protocols
 from apps.evaluation.api.rounds import router as rounds
 from apps.evaluation.api.score import router as scores
 from apps.evaluation.api.sheets import router as sheets
+from apps.evaluation.api.suites import router as suites
 from apps.evaluation.api.verdicts import router as verdicts
 from apps.labeling.api import router as labeling
 from apps.labeling.api.comments import router as comments
@@ -55,6 +57,8 @@ for _router in (
     reward_models,
     rounds,
     protocols,
+    suites,
+    outside,
     scores,
     playground,
     head_to_heads,

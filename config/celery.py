@@ -47,6 +47,16 @@ app.conf.update(
             "schedule": 60.0,
             "options": {"queue": wire.QUEUE_STATISTICS, "expires": 60.0},
         },
+        "check-overlaps": {
+            "task": "apps.evaluation.tasks.check_overlaps",
+            "schedule": 60.0,
+            "options": {"queue": wire.QUEUE_STATISTICS, "expires": 60.0},
+        },
+        "launch-suites": {
+            "task": "apps.evaluation.tasks.launch_suites",
+            "schedule": 60.0,
+            "options": {"queue": wire.QUEUE_DEFAULT, "expires": 60.0},
+        },
         "queue-fresh-pairs": {
             "task": "apps.loop.tasks.queue_fresh_pairs",
             "schedule": 30.0,

@@ -121,7 +121,14 @@ SENTENCES: dict[str, str] = {
     "sheet.finished": "finished the audit sheet {subject}",
     "sheet.made": "drew the audit sheet {subject} with {answers} answers",
     "sheet.withdrawn": "withdrew the audit sheet {subject}: {reason}",
+    "outside_result.deleted": "deleted the result of {task} on {subject}, from {file}",
+    "outside_result.imported": "imported {tasks} results measured elsewhere of {subject}, "
+    "from {file}",
     "site.set_up": "set the site up",
+    "suite.automatic_set": "had every policy evaluated on {dataset} when its training ends, "
+    "against {baseline}",
+    "suite.automatic_stopped": "had no further policy evaluated on a suite by itself",
+    "suite.refused": "was refused the suite after {subject}: {reason}",
     "snapshot.suite_added": "added the regression suite {subject}, {checks} checks",
     "snapshot.cancelled": "cancelled the dataset {name}",
     "snapshot.frozen": "froze the dataset {subject}",

@@ -128,6 +128,15 @@ class SamplePanel:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelPanel:
+    """What an app further down shows on the page of a model: `template` gets `panel`, what `find`
+    gives for a checkpoint."""
+
+    template: str
+    find: Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Bell:
     """What concerns somebody, in the rail: `count` takes a project, a person and their role, and
     must be cheap; `url_name` takes the project's slug."""
@@ -223,6 +232,7 @@ _card_lines: list[Callable[[Any], list[CardLine]]] = []
 _named_models: list[Callable[[Any], list[NamedModel]]] = []
 _flagged_listeners: list[Callable[[Any, Flagged], None]] = []
 _sample_panel: list[SamplePanel] = []
+_model_panels: list[ModelPanel] = []
 _bell: list[Bell] = []
 _audit_subjects: dict[str, Callable[[Any, Collection[str]], Mapping[str, Named]]] = {}
 _voting: set[str] = set()
@@ -523,6 +533,15 @@ def sample_panel_set(panel: SamplePanel) -> None:
 
 def sample_panel() -> SamplePanel | None:
     return next(iter(_sample_panel), None)
+
+
+def model_panel_add(panel: ModelPanel) -> None:
+    if panel not in _model_panels:
+        _model_panels.append(panel)
+
+
+def model_panels() -> list[ModelPanel]:
+    return _model_panels
 
 
 def bell_set(bell: Bell) -> None:

@@ -7,6 +7,7 @@ from django.apps import AppConfig
 from django.utils.translation import gettext_lazy as _
 
 from apps.common.registry import (
+    ModelPanel,
     NavItem,
     RunTab,
     SamplePanel,
@@ -14,6 +15,7 @@ from apps.common.registry import (
     card_lines_add,
     end_listener_add,
     flagged_listener_add,
+    model_panel_add,
     named_models_add,
     nav_add,
     people_rates_set,
@@ -22,6 +24,7 @@ from apps.common.registry import (
     run_uses_add,
     sample_panel_set,
     self_limited_add,
+    upload_add,
 )
 
 
@@ -33,19 +36,26 @@ class EvaluationConfig(AppConfig):
         from apps.accounts.selectors import named_by
         from apps.evaluation.models import HeadToHead
         from apps.evaluation.selectors.head_to_head import people_rates
+        from apps.evaluation.selectors.suites import run_uses as suite_uses
         from apps.evaluation.services.protocols import evaluation_ended
         from apps.evaluation.services.ranking import run_uses
+        from apps.evaluation.services.suites import policy_ended
         from apps.evaluation.views.protocols import protocol_address
-        from apps.training.models import Checkpoint
+        from apps.training.models import Checkpoint, Run
 
         audit_subjects_add(
             ("model", "outputs", "adversarial"),
             named_by(Checkpoint, "pk", "evaluation:reward_model"),
         )
+        audit_subjects_add(("suite",), named_by(Run, "name", "training:run"))
         audit_subjects_add(("head_to_head",), named_by(HeadToHead, "pk", "evaluation:head_to_head"))
         run_uses_add(run_uses)
+        run_uses_add(suite_uses)
+        end_listener_add(policy_ended)
         people_rates_set(people_rates)
-        run_tab_add(RunTab("suite", "Checks", "evaluation:run_checks", when=_has_checks))
+        run_tab_add(
+            RunTab("suite", "Checks", "evaluation:run_checks", when=_is_finished_evaluation)
+        )
         run_tab_add(
             RunTab("people", "People", "evaluation:run_people", when=_is_finished_evaluation)
         )
@@ -83,6 +93,20 @@ class EvaluationConfig(AppConfig):
         )
         self._promotion()
         self._verdicts()
+        self._outside()
+
+    def _outside(self) -> None:
+        from apps.accounts.selectors import named_by
+        from apps.evaluation.selectors.outside import run_uses
+        from apps.evaluation.views.outside import panel_of
+        from apps.training.models import Checkpoint
+
+        upload_add("evaluation:outside_results", "api:outside_results_import")
+        run_uses_add(run_uses)
+        model_panel_add(ModelPanel("evaluation/_outside_panel.html", panel_of))
+        audit_subjects_add(
+            ("outside_result",), named_by(Checkpoint, "run__name", "evaluation:outside_results")
+        )
 
     def _promotion(self) -> None:
         from apps.accounts.selectors import named_by
@@ -133,10 +157,6 @@ class EvaluationConfig(AppConfig):
             (48, _("Audit sheets"), "sheets", "eye-off"),
         ):
             nav_add(NavItem(rank, label, f"evaluation:{page}", icon, page, readers))
-
-
-def _has_checks(run: Any) -> bool:
-    return bool(isinstance(run.summary, dict) and run.summary.get("regression"))
 
 
 def _is_finished_evaluation(run: Any) -> bool:

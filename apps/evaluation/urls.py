@@ -7,6 +7,7 @@ from apps.evaluation.views import (
     head_to_head,
     inbox,
     models,
+    outside,
     playground,
     promotion,
     protocols,
@@ -50,6 +51,7 @@ urlpatterns = [
         name="head_to_head_csv",
     ),
     path("<slug:slug>/runs/<str:run_id>/checks/", suites.run_checks, name="run_checks"),
+    path("<slug:slug>/automatic-suite/", suites.automatic, name="automatic_suite"),
     path("<slug:slug>/runs/<str:run_id>/people/", head_to_head.run_people, name="run_people"),
     path("shared/head-to-head/<str:key>/", head_to_head.shared, name="shared"),
     # verdicts
@@ -101,6 +103,18 @@ urlpatterns = [
         name="promotion_decide",
     ),
     path("<slug:slug>/runs/<str:run_id>/checklists/", promotion.checklists, name="checklists"),
+    # results of other programs
+    path("<slug:slug>/outside-results/", outside.outside_all, name="outside_all"),
+    path(
+        "<slug:slug>/outside-results/<str:result_id>/delete/",
+        outside.outside_delete,
+        name="outside_delete",
+    ),
+    path(
+        "<slug:slug>/models/<str:checkpoint_id>/outside-results/",
+        outside.outside_results,
+        name="outside_results",
+    ),
     # models
     path(_MODELS_ALL, models.reward_models, name="reward_models"),
     path(f"{_MODELS_ALL}compare/", models.compare, name="compare"),

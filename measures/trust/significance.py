@@ -25,9 +25,10 @@ class Pairs:
 
     chosen_scores, rejected_scores: (n,) raw scores; confidence: (n,) P(chosen is preferred), 0.5–1;
     clusters: (n,) what rows share; units: (n, 2) keys of both answers where answers recur, else
-    None; groups: topic or debate; annotators: pseudonyms, "" where a row is no single person's;
-    sources: (chosen's, rejected's) origin, "" where unknown; times: Unix seconds, NaN if unknown;
-    order: 1 where the chosen answer was stored first, −1 where the rejected, 0 where unknown.
+    None; groups: topic or debate; categories: what rows are reported under, "" for none;
+    annotators: pseudonyms, "" where a row is no single person's; sources: (chosen's, rejected's)
+    origin, "" where unknown; times: Unix seconds, NaN if unknown; order: 1 where the chosen answer
+    was stored first, −1 where the rejected, 0 where unknown.
     """
 
     split: str
@@ -40,6 +41,7 @@ class Pairs:
     clusters: Sequence[str]
     units: Sequence[tuple[str, str]] | None = None
     groups: Sequence[str] = ()
+    categories: Sequence[str] = ()
     annotators: Sequence[str] = ()
     sources: Sequence[tuple[str, str]] = ()
     times: Floats = field(default_factory=lambda: np.zeros(0))

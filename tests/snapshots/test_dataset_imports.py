@@ -19,6 +19,7 @@ from django.test import Client
 from apps.accounts.models import Project, User
 from apps.common.errors import Conflict, DomainError
 from apps.labeling import dispatch, services
+from apps.labeling.forms.imports import ImportSettingsForm
 from apps.labeling.models import Comparison, ImportJob, Vote
 from apps.labeling.screens import imports as import_screens
 from apps.labeling.services import comparisons_import
@@ -167,6 +168,64 @@ def test_preferences_labelled_elsewhere_have_no_votes_and_train_dpo_and_rewards(
         assert run_launch(
             project=project, kind=kind, name=kind, config={"preset": "lora"}, inputs=inputs
         ).pk
+
+
+REWARD_BENCH = [
+    {
+        "prompt": f"Question {n * n + 7}?",
+        "chosen": f"Right, {n}.",
+        "chosen_model": "human",
+        "rejected": f"Wrong, {n}.",
+        "rejected_model": "gpt-4",
+        "subset": ("refusals", "maths", "chat")[n % 3],
+        "id": n,
+    }
+    for n in range(30)
+]
+
+
+def test_a_reward_model_suite_in_rewardbenchs_form_is_held_out_with_its_categories(
+    upload: Upload, settings: Any
+) -> None:
+    job = upload("preferences", table(REWARD_BENCH), "filtered.parquet")
+    services.import_job_configure(job=job, constants={"split": "test"})
+    checked(job)
+    assert job.preview["mapping"]["category"] == "subset"
+    made = frozen(job, name="RewardBench")
+    assert made.counts["rows"] == {"train": 0, "public_test": 30}
+    assert made.counts["categories"] == 3
+    rows = read_preferences(folder(made, settings), "public_test")
+    by_chosen = {row.chosen: row.category for row in rows}
+    assert by_chosen == {row["chosen"]: row["subset"] for row in REWARD_BENCH}
+    assert rows[0].sources == ("human", "gpt-4")
+    assert len({row.group for row in rows}) == 30, "a category ties no rows together"
+
+
+def test_the_form_of_an_import_holds_a_whole_suite_out(
+    project: Project, upload: Upload, emil: User, signed_in: Callable[..., Client]
+) -> None:
+    job = upload("preferences", REWARD_BENCH)
+    run(job)
+    form = ImportSettingsForm(preview=job.preview, chosen=job.settings, makes="preferences")
+    assert form["held_out"].initial is False
+    assert form["map_category"].initial == "subset"
+    sent = {name: form[name].initial or "" for name in form.fields} | {"held_out": "on", "seed": 0}
+    page = signed_in(emil).post(f"/p/{project.slug}/imports/{job.pk}/settings/", sent)
+    assert page.status_code in (200, 302)
+    job.refresh_from_db()
+    assert job.settings["constants"] == {"split": "test"}
+
+
+@pytest.mark.parametrize("category", ["x" * 81, ["a"], True])
+def test_a_bad_category_is_refused_by_row(project: Project, category: Any) -> None:
+    rows = [
+        {"prompt": f"{n}?", "response_a": "a", "response_b": "b", "gold": "a", "category": "fine"}
+        for n in range(3)
+    ]
+    rows[1]["category"] = category
+    with pytest.raises(DomainError) as refused:
+        snapshot_import(project=project, kind="preferences", name="bad", rows=rows)
+    assert (refused.value.row, refused.value.field) == (2, "category")
 
 
 def test_scores_say_which_answer_is_chosen(upload: Upload) -> None:

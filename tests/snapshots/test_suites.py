@@ -12,18 +12,25 @@ from pytest_django.fixtures import Settings
 
 from apps.accounts.models import AuditEvent, Project, Role
 from apps.common.errors import DomainError
+from apps.labeling import dispatch
+from apps.labeling.services import import_job_check, import_job_create, import_job_run
 from apps.snapshots.services.importing import snapshot_import
 from apps.snapshots.services.suites import suite_add
 from apps.snapshots.storage import artifact_store, read_rows
+from tests.labeling.conftest import inline_parsing
 from tests.people import person_make
 from workers.config.suites import read_check
 from workers.contract.events import RecipeError
 from workers.data.snapshot import read_held_out_prompts, read_prompts
 
+__all__ = ["inline_parsing"]
+pytestmark = pytest.mark.usefixtures("inline_parsing")
+
 
 @pytest.fixture(autouse=True)
-def artifacts(tmp_path: Path, settings: Settings) -> None:
+def artifacts(tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.ARTIFACTS_URL = str(tmp_path / "artifacts")
+    monkeypatch.setattr(dispatch, "import_send", lambda job: True)
 
 
 def test_the_shipped_suite_is_added_once_and_only_tests(project: Project) -> None:
@@ -74,6 +81,27 @@ def test_checks_of_one_s_own_are_kept_and_bad_ones_named(project: Project) -> No
     with pytest.raises(DomainError, match="needs an answer") as refused:
         snapshot_import(project=project, kind="prompts", name="bad", rows=bad)
     assert (refused.value.row, refused.value.field) == (5, "check")
+
+
+def test_a_file_of_held_out_checks_alone_is_imported(project: Project) -> None:
+    emil = person_make("emil", project, Role.ENGINEER)
+    check = {"category": "sums", "test": "number"}
+    rows = [
+        {"prompt": f"{k} + 1?", "answer": k + 1, "check": check, "split": "dev"} for k in range(3)
+    ]
+    job = import_job_create(
+        project=project,
+        by=emil,
+        file_name="suite.jsonl",
+        chunks=["".join(json.dumps(row) + "\n" for row in rows).encode()],
+        makes="prompts",
+    )
+    import_job_check(job=job)
+    import_job_run(job=job.pk)
+    job.refresh_from_db()
+    assert job.state == job.State.DONE, job.error
+    parts = job.check_report["splits"]["parts"]
+    assert {part["split"]: part["rows"] for part in parts} == {"train": 0, "dev": 3}
 
 
 def test_emil_adds_it_from_the_page_of_imports(project: Project, client: Client) -> None:

@@ -852,6 +852,38 @@ SUITES = [
     post("snapshots:suite", STAFF, ok=302),
     api("POST /projects/{slug}/snapshots/suite", STAFF, ok=200),
     page("evaluation:run_checks", READERS, args=lambda w: {"run_id": w.run.pk}),
+    api("GET /projects/{slug}/runs/{run_id}/prompt-overlap", READERS, args=run_id),
+    page("evaluation:outside_all", READERS),
+    page("evaluation:outside_results", READERS, args=model_id),
+    post(
+        "evaluation:outside_results",
+        STAFF,
+        args=model_id,
+        ok=422,
+    ),
+    post("evaluation:outside_delete", STAFF, args={"result_id": "none"}, ok=404),
+    api("GET /projects/{slug}/outside-results", READERS),
+    api(
+        "POST /projects/{slug}/models/{checkpoint_id}/outside-results", STAFF, args=model_id, ok=400
+    ),
+    api("DELETE /projects/{slug}/outside-results/{result}", STAFF, args={"result": "none"}, ok=404),
+    api(
+        "GET /projects/{slug}/outside-results/{result}/differences/{other}",
+        READERS,
+        args={"result": "none", "other": "none"},
+        ok=404,
+    ),
+    page("evaluation:automatic_suite", STAFF),
+    post("evaluation:automatic_suite", STAFF, data={"action": "stop"}),
+    api("GET /projects/{slug}/automatic-suite", STAFF),
+    api(
+        "PUT /projects/{slug}/automatic-suite",
+        STAFF,
+        data={"dataset": "none", "baseline": "none"},
+        ok=404,
+    ),
+    api("DELETE /projects/{slug}/automatic-suite", STAFF),
+    api("POST /projects/{slug}/automatic-suite/{run_id}", STAFF, args=run_id, ok=404),
 ]
 HEAD_TO_HEAD = "/projects/{slug}/head-to-heads/{head_to_head}"
 NO_HEAD_TO_HEAD = {"head_to_head_id": "none"}

@@ -210,6 +210,7 @@ def pairs_of(split: str, rows: Sequence[Preference], scored: Scored, *, replicat
         clusters=[row.cluster for row in rows],
         units=units if rows and len(units) == n else None,
         groups=[row.group for row in rows],
+        categories=[row.category for row in rows],
         annotators=[row.annotator for row in rows],
         sources=[row.sources for row in rows],
         times=np.array(

@@ -63,6 +63,7 @@ class Preference:
     sources: tuple[str, str] = ("", "")  # origin of chosen and rejected, where the rows tell
     decided_at: float | None = None  # Unix seconds
     chosen_side: str = ""  # a or b: which answer of the comparison was chosen, where rows tell
+    category: str = ""  # what the row is reported under
     strength: float | None = (
         None  # how much better `chosen` was graded, 1 (better) – 2 (far better)
     )
@@ -244,6 +245,7 @@ def _preference(row: dict[str, Any], where: str) -> Preference:
         sources=_sources(row, where),
         decided_at=_moment(row, where),
         chosen_side=_side(row, where),
+        category=str(row.get("category") or ""),
         strength=_strength(row, where),
     )
 

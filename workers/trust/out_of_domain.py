@@ -1,5 +1,7 @@
 """Does the model hold on data it was not made for, where rules of thumb may turn around?"""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,6 +11,7 @@ from measures.estimate import Interval
 from measures.trust.findings import Finding, Verdict, unmeasured
 from measures.trust.significance import Pairs, gap_between, half_width, share_of
 from workers.contract.numbers import percent, share
+from workers.trust.slices import ByCategory, by_category
 from workers.trust.wording import points
 
 Floats = NDArray[np.float64]
@@ -50,7 +53,8 @@ def other_domain(
         and longer_away.high < 0.5
     )
     by_length = (leaning.low or 0.0) > LEAST_LEAN
-    facts = {
+    categories = by_category(away)
+    facts: dict[str, Any] = {
         "accuracy_away": accuracy.value,
         "longer_home": longer_home.value if longer_home else None,
         "longer_away": longer_away.value,
@@ -58,6 +62,9 @@ def other_domain(
         "lean": leaning.value,
     }
     right = f"Right on {share(accuracy)} of {n:,} pairs of {name}"
+    if categories is not None:
+        evidence, facts = (categories.table(), *evidence), facts | categories.facts()
+        right += _lowest(categories)
     length = _length_words(longer_home, longer_away, turned)
     if accuracy.high < 0.5:
         verdict, says = Verdict.RED, f"{right}: worse than a coin. {length}"
@@ -83,6 +90,15 @@ def other_domain(
         evidence=evidence,
         facts=facts,
     )
+
+
+def _lowest(categories: ByCategory) -> str:
+    """The category with the lowest share, of several."""
+    known = {name: of for name, of in categories.shares.items() if of.value is not None}
+    if len(known) < 2:
+        return ""
+    name = min(known, key=lambda one: known[one].value or 0.0)
+    return f" (lowest in {name}: {share(known[name])}, n = {known[name].n:,})"
 
 
 def longer_wins(pairs: Pairs) -> Interval:

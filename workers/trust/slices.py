@@ -1,23 +1,26 @@
 """Is there a part of the data where it points the wrong way?
 
 Rows are cut by what can be seen without knowing who won: how long the answers are and how far apart
-in length, topic, origin, annotator, time, and how many people agreed. Every slice with enough rows
-is tested against a coin; Holm's correction keeps the chance of any false alarm at 2.5 %.
+in length, category, topic, origin, annotator, time, and how many people agreed. Every slice with
+enough rows is tested against a coin; Holm's correction keeps the chance of any false alarm at
+2.5 %.
 """
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from measures.accuracy import pair_credit
-from measures.blocks import Intervals, Table
+from measures.blocks import Block, Intervals, Table
 from measures.estimate import Interval
 from measures.trust.findings import Finding, Verdict, unmeasured
 from measures.trust.significance import Pairs, holm, p_above, share_of
-from workers.contract.numbers import share
+from workers.contract.numbers import percent, share
 from workers.trust.wording import some
 
 Bools = NDArray[np.bool_]
@@ -43,20 +46,24 @@ def slices(pairs: Pairs) -> Finding:
     ]
     tested = [one for one in found if one[3].low is not None]
     if not tested:
+        small = by_category(pairs)
         return unmeasured(
             line,
             f"No part of {some(len(pairs))} has {LEAST_ROWS} of its own, of different prompts. "
             "Hold out more.",
+            evidence=() if small is None else (small.table(),),
         )
     stands = holm([1 - p_above(of, 0.5) for *_, of in tested])
     bad = [one for one, yes in zip(tested, stands, strict=True) if yes]
     worst = min(tested, key=lambda one: one[3].value or 0.0)
-    evidence = _evidence(pairs, found)
-    facts = {
+    evidence: tuple[Block, ...] = _evidence(pairs, found)
+    facts: dict[str, Any] = {
         "tested": len(tested),
         "wrong_way": [f"{kind}: {name}" for kind, name, *_ in bad],
         "worst": worst[3].value,
     }
+    if (categories := by_category(pairs)) is not None:
+        evidence, facts = (*evidence, categories.table()), facts | categories.facts()
     if bad:
         kind, name, _, of = min(bad, key=lambda one: one[3].value or 0.0)
         more = {1: "", 2: " and on one other part"}.get(
@@ -97,6 +104,7 @@ def cuts(pairs: Pairs) -> Iterator[Cut]:
     for kind, labels in (
         ("length", _by_length(pairs)),
         ("difference in length", _by_difference(pairs)),
+        ("category", _largest([str(name) for name in pairs.categories], "other categories")),
         ("topic", _largest([str(name) for name in pairs.groups], "other topics")),
         ("origin", _largest(_origins(pairs), "other origins")),
         ("annotator", _largest([str(name) for name in pairs.annotators], "everyone else")),
@@ -111,6 +119,54 @@ def cuts(pairs: Pairs) -> Iterator[Cut]:
             continue  # one slice that is everything tells nothing new
         for name in sorted(kinds) if kind == "time" else kinds:
             yield kind, name, (names == name) & decided
+
+
+@dataclass(frozen=True, slots=True)
+class ByCategory:
+    """How often a model is right in each category of a suite, by name, and over them: the plain
+    mean of their shares, None where one has no pair with a preferred side."""
+
+    shares: Mapping[str, Interval]
+    mean: float | None
+
+    def facts(self) -> dict[str, Any]:
+        """Plain numbers for API and tests."""
+        return {
+            "categories": {
+                name: {"value": of.value, "low": of.low, "high": of.high, "n": of.n}
+                for name, of in self.shares.items()
+            },
+            "mean_of_categories": self.mean,
+        }
+
+    def table(self) -> Table:
+        mean = "" if self.mean is None else f" The plain mean of them is {percent(self.mean)}."
+        return Table(
+            title="By category",
+            columns=("Category", "Pairs", "Right", "From", "To"),
+            formats=("text", "count", "share", "share", "share"),
+            rows=tuple((name, of.n, of.value, of.low, of.high) for name, of in self.shares.items()),
+            note="A tie of the scores counts half. Intervals are 95 % each; a category of very few "
+            f"prompts has none.{mean}",
+        )
+
+
+def by_category(pairs: Pairs) -> ByCategory | None:
+    """None where no pair names a category. Every category is told, however small; pairs without
+    one are told as such."""
+    if not any(pairs.categories):
+        return None
+    labels = np.asarray([name or "(no category)" for name in pairs.categories], dtype=object)
+    credit, decided = pairs.credit(), pairs.decided
+    shares = {
+        name: share_of(pairs, credit, where=(labels == name) & decided)
+        for name in sorted(set(labels[decided]))
+    }
+    values = [of.value for of in shares.values()]
+    known = [value for value in values if value is not None]
+    return ByCategory(
+        shares, float(np.mean(known)) if known and len(known) == len(values) else None
+    )
 
 
 def _by_length(pairs: Pairs) -> list[str]:
@@ -203,6 +259,7 @@ def _called(kind: str, name: str) -> str:
     words = {
         "length": f"answers of {name}",
         "difference in length": f"pairs whose lengths differ by {name}",
+        "category": f"the category “{name}”",
         "topic": f"the topic “{name}”",
         "origin": f"answers from {name}",
         "annotator": f"pairs of {name}",

@@ -75,7 +75,7 @@ class NamingPage(Schema):
 class EvidenceOut(Schema):
     name: str
     label: str
-    verdict: str = Field(description="green, red or missing")
+    verdict: str = Field(description="green, red, missing or noted (figures for information)")
     required: bool = Field(description="whether the stage's gate needs it green")
     says: str
     url: str = Field(description="path of the page that it is from")

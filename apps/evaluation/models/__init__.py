@@ -1,7 +1,9 @@
 """What evaluation keeps: protocols, reviews of models, head-to-heads, verdicts on answers, what
-people were asked about outputs, and which policy each stage names."""
+people were asked about outputs, the suite that every policy is evaluated on, results of other
+programs, and which policy each stage names."""
 
 from apps.evaluation.models.head_to_head import HeadToHead, Look
+from apps.evaluation.models.outside import OutsideResult
 from apps.evaluation.models.promotion import (
     OverrideSignature,
     PromotionDecision,
@@ -16,24 +18,29 @@ from apps.evaluation.models.reviews import (
     OutputRanking,
     RankedOutput,
 )
+from apps.evaluation.models.suites import AutomaticSuite, PromptOverlap, SuiteLaunch
 from apps.evaluation.models.verdicts import AuditSheet, FlaggedAnswer, SheetItem, Verdict
 
 __all__ = [
     "AdversarialRound",
     "AuditSheet",
+    "AutomaticSuite",
     "EvaluationProtocol",
     "FlaggedAnswer",
     "HeadToHead",
     "Look",
     "ModelReview",
     "OutputRanking",
+    "OutsideResult",
     "OverrideSignature",
     "PromotionDecision",
     "PromotionRequest",
+    "PromptOverlap",
     "ProtocolUse",
     "RankedOutput",
     "SheetItem",
     "Stage",
     "StageChange",
+    "SuiteLaunch",
     "Verdict",
 ]

@@ -14,7 +14,12 @@ from apps.evaluation.selectors.promotion import Naming, Served, back_of, decisio
 from apps.monitoring.models import Watch
 from apps.training.models import Checkpoint
 
-VERDICT_WORDS = {"green": "holds", "red": "does not hold", "missing": "not measured"}
+VERDICT_WORDS = {
+    "green": "holds",
+    "red": "does not hold",
+    "missing": "not measured",
+    "noted": "for information",
+}
 STAGE_HELP = {
     Stage.CANDIDATE: "Under review, serves nobody.",
     Stage.STAGING: "Serves tests and people who try it.",

@@ -8,18 +8,30 @@ from django.urls import reverse
 from apps.common.registry import CardLine
 from apps.evaluation.models import ModelReview, StageChange
 from apps.evaluation.selectors.evidence import Evidence, evidence_of
+from apps.evaluation.selectors.outside import outside_of, result_words
 from apps.training.models import Checkpoint
 from apps.training.services.kinds import POLICIES, REWARDS
 
 _JUDGED, _STAGES, _REVIEWS = "How it was judged", "Stages that named it", "What people decided"
-_WORDS = {"green": "holds", "red": "does not hold", "missing": "not measured"}
+_ELSEWHERE = "Measured elsewhere"
+_WORDS = {
+    "green": "holds",
+    "red": "does not hold",
+    "missing": "not measured",
+    "noted": "for information",
+}
 
 
 def card_lines(checkpoint: Checkpoint) -> list[CardLine]:
     """Of a policy its evidence and its stages; of a reward model its reviews."""
     kind = checkpoint.run.kind
     if kind in POLICIES:
-        return [*map(_evidence_line, evidence_of(checkpoint)), *_stage_lines(checkpoint)]
+        evidence = [one for one in evidence_of(checkpoint) if one.name != "outside"]
+        return [
+            *map(_evidence_line, evidence),
+            *_outside_lines(checkpoint),
+            *_stage_lines(checkpoint),
+        ]
     return _review_lines(checkpoint) if kind in REWARDS else []
 
 
@@ -46,6 +58,28 @@ def _result(one: Evidence) -> dict[str, Any] | None:
         "dataset_type": "prompts",
         "dataset_sha256": facts.get("prompts_sha256") or "",
     }
+
+
+def _outside_lines(checkpoint: Checkpoint) -> list[CardLine]:
+    """Results of other programs, each by its own protocol; for programs the first metric."""
+    path = reverse("evaluation:outside_results", args=[checkpoint.project.slug, checkpoint.pk])
+    return [
+        CardLine(
+            part=_ELSEWHERE,
+            name=f"{row.task} ({row.get_program_display()})",
+            words=result_words(row),
+            source=row.protocol_sha256,
+            path=path,
+            result={
+                "metric": row.metrics[0]["name"],
+                "value": row.metrics[0]["value"],
+                "dataset": row.task,
+                "dataset_type": row.program,
+                "dataset_sha256": row.protocol_sha256,
+            },
+        )
+        for row in outside_of(checkpoint)
+    ]
 
 
 def _stage_lines(checkpoint: Checkpoint) -> list[CardLine]:

@@ -1,7 +1,8 @@
 """What speaks for promoting a policy, a function for each line: read from rows, never typed in.
 
-A line is `green` (it holds), `red` (it does not) or `missing` (nobody has measured it, which is
-never a yes). A later app or module adds one by decorating a function of a checkpoint:
+A line is `green` (it holds), `red` (it does not), `missing` (nobody has measured it, which is never
+a yes) or `noted` (figures that nothing here can call good or bad). A later app or module adds one
+by decorating a function of a checkpoint:
 
     @provider("regression", "Regression suite")
     def regression(checkpoint: Checkpoint) -> Evidence:
@@ -39,6 +40,7 @@ class Verdict(StrEnum):
     GREEN = "green"
     RED = "red"
     MISSING = "missing"
+    NOTED = "noted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +66,10 @@ def red(says: str, *, url: str = "", **facts: Any) -> Evidence:
 
 def missing(says: str, *, url: str = "", **facts: Any) -> Evidence:
     return Evidence(verdict=Verdict.MISSING, says=says, url=url, facts=facts)
+
+
+def noted(says: str, *, url: str = "", **facts: Any) -> Evidence:
+    return Evidence(verdict=Verdict.NOTED, says=says, url=url, facts=facts)
 
 
 Find = Callable[[Checkpoint], Evidence]

@@ -1,5 +1,5 @@
-"""Lines of evidence that people and suites measured: head-to-head, audit sheet, regression suite,
-and by which protocol. Importing this module registers them."""
+"""Lines of evidence that people, suites and other programs measured: head-to-head, audit sheet,
+regression suite, benchmarks, and by which protocol. Importing this module registers them."""
 
 from typing import Any
 
@@ -13,10 +13,13 @@ from apps.evaluation.selectors.evidence import (
     evaluations_of,
     green,
     missing,
+    noted,
     provider,
     red,
 )
 from apps.evaluation.selectors.head_to_head import result_now
+from apps.evaluation.selectors.outside import outside_of, result_words
+from apps.evaluation.selectors.overlap import overlap_of, overlap_words
 from apps.evaluation.selectors.protocols import protocol_of_run
 from apps.evaluation.selectors.sheets import audit_of
 from apps.training.models import Checkpoint
@@ -40,7 +43,8 @@ def protocol(checkpoint: Checkpoint) -> Evidence:
 
 @provider("regression", "Regression suite: not worse than the baseline")
 def regression(checkpoint: Checkpoint) -> Evidence:
-    """Holds when a drop by the margin can be ruled out, and no category is worse."""
+    """Holds when a drop by the margin can be ruled out, and no category is worse. How many of its
+    prompts were trained on is told and closes nothing."""
     run = next((one for one in evaluations_of(checkpoint) if one.summary.get("regression")), None)
     if run is None:
         return missing(
@@ -59,15 +63,24 @@ def regression(checkpoint: Checkpoint) -> Evidence:
         "lowest": over_all["lowest"],
     }
     says = f"Of {found['checks']:,} checks {over_all['lost']:,} lost, {over_all['won']:,} won"
+    overlap = overlap_of(run)
+    if overlap is not None:
+        facts |= {
+            "prompts_trained_on": overlap.found,
+            "prompts_compared": overlap.prompts,
+            "training_datasets_compared": len(overlap.datasets),
+            "training_rows_compared": overlap.rows,
+        }
+    trained_on = overlap_words(overlap)
     match found["standing"]:
         case Standing.NOT_WORSE:
-            return green(f"{says}: under {share(found['margin'])} fewer.", url=url, **facts)
+            words = f"{says}: under {share(found['margin'])} fewer. {trained_on}"
+            return green(words, url=url, **facts)
         case Standing.WORSE:
             at = ", ".join(found["worse"]) or "over all"
-            return red(f"{says}: worse at {at}.", url=url, **facts)
-    return missing(
-        f"{says}: too few to rule out a drop of {share(found['margin'])}.", url=url, **facts
-    )
+            return red(f"{says}: worse at {at}. {trained_on}", url=url, **facts)
+    words = f"{says}: too few to rule out a drop of {share(found['margin'])}. {trained_on}"
+    return missing(words, url=url, **facts)
 
 
 @provider("head_to_head", "People prefer it to its baseline", required=PRODUCTION)
@@ -134,3 +147,34 @@ def audit(checkpoint: Checkpoint) -> Evidence:
     if random.n_bad == 0:
         return missing(f"{says}; judge more of them.", url=url, **facts)
     return red(f"{says}.", url=url, **facts)
+
+
+_NAMED = 3  # tasks that the line names
+
+
+@provider("outside", "Measured elsewhere", required=())
+def outside(checkpoint: Checkpoint) -> Evidence:
+    """What benchmarks of other programs gave; no stage requires it, and nothing is compared."""
+    rows = outside_of(checkpoint)
+    if not rows:
+        return missing("No result of lm-evaluation-harness or Inspect was imported.")
+    url = reverse("evaluation:outside_results", args=[checkpoint.project.slug, checkpoint.pk])
+    named = ". ".join(
+        f"{row.task} ({row.get_program_display()}): {result_words(row)}" for row in rows[:_NAMED]
+    )
+    more = f". {len(rows) - _NAMED:,} more tasks" if len(rows) > _NAMED else ""
+    return noted(
+        f"{named}{more}.",
+        url=url,
+        source=rows[0].protocol_sha256,
+        results=[
+            {
+                "task": row.task,
+                "program": row.program,
+                "protocol_sha256": row.protocol_sha256,
+                "file_sha256": row.file_sha256,
+                "metrics": row.metrics,
+            }
+            for row in rows
+        ],
+    )

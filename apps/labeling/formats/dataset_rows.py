@@ -12,7 +12,7 @@ from apps.labeling.formats.records import Converted, Record
 _ABOUT = ("id", "group", "source", "licence", "split", "metadata")
 # By what is made: a row in words, the columns it is made of, and those that must be there.
 SORTS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
-    "prompts": ("a prompt", ("prompt", "answer"), ("prompt",)),
+    "prompts": ("a prompt", ("prompt", "answer", "check"), ("prompt",)),
     "demonstrations": (
         "a prompt and its answer, or a conversation",
         ("messages", "prompt", "response"),
@@ -30,16 +30,25 @@ def fields_of(sort: str) -> tuple[str, ...]:
     return (*SORTS[sort][1], *_ABOUT)
 
 
-def with_split(
+OWN = ("category", "split")  # of pairs for a dataset
+
+
+def of_pairs(fields: tuple[str, ...]) -> tuple[str, ...]:
+    """A category first: a column of that name is one, and no topic that splits go by."""
+    return ("category", *fields, "split")
+
+
+def with_own(
     convert: Callable[[int, Record, Mapper], Iterator[Converted]],
 ) -> Callable[[int, Record, Mapper], Iterator[Converted]]:
-    """The same for a dataset, whose rows may name their split."""
+    """The same for a dataset, whose rows may name their category and their split."""
 
     def converted(number: int, record: Record, read: Mapper) -> Iterator[Converted]:
-        split = read.value(record, "split")
+        own = {name: read.value(record, name) for name in OWN}
+        known = {name: value for name, value in own.items() if value is not None}
         for made in convert(number, record, read):
-            if made.comparison is not None and split is not None:
-                made.comparison["split"] = split
+            if made.comparison is not None:
+                made.comparison.update(known)
             yield made
 
     return converted

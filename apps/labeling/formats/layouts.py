@@ -108,9 +108,9 @@ LAYOUTS_FOR: dict[str, dict[str, Layout]] = {
     PREFERENCES: {
         module.KEY: replace(
             LAYOUTS[module.KEY],
-            fields=(*module.FIELDS, "split"),
-            mapper=partial(_mapper, (*module.FIELDS, "split")),
-            convert=dataset_rows.with_split(module.convert),
+            fields=dataset_rows.of_pairs(module.FIELDS),
+            mapper=partial(_mapper, dataset_rows.of_pairs(module.FIELDS)),
+            convert=dataset_rows.with_own(module.convert),
         )
         for module in (transcripts, preference, completions, pairs)
     },

@@ -128,6 +128,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "cast_at": ("cast_at", "voted_at", "annotated_at"),
     "id": ("id", "external_id", "pair_id", "comparison_id", "example_id", "uid", "uuid"),
     "group": ("group", "group_key", "group_id", "debate", "cluster"),
+    "category": ("category", "subset"),
     "topic": ("topic", "category", "domain", "subject"),
     "language": ("language", "lang"),
     "source": ("source", "dataset"),

@@ -261,6 +261,7 @@ COMMON = (
     "metadata",
 )
 # Fields that may have one value for every row.
+_CONSTANT_OF_DATASETS = ("category", "split")
 CONSTANT = ("prompt", "model_a", "model_b", "topic", "language", "source", "licence")
 
 _LISTED = 40  # columns that a refusal names
@@ -314,9 +315,10 @@ def bad_mapping(
             some = ", ".join(itertools.islice(columns, _LISTED))
             more = " …" if len(columns) > _LISTED else ""
             return name, f"there is no column {column[:300]!r}; there are {some}{more}"
+    allowed = (*CONSTANT, *(name for name in _CONSTANT_OF_DATASETS if name in fields))
     for name in options.constants:
-        if name not in CONSTANT:
-            return name, f"cannot have one value for all rows; {', '.join(CONSTANT)} can"
+        if name not in allowed:
+            return name, f"cannot have one value for all rows; {', '.join(allowed)} can"
     if options.pairing not in PAIRINGS:
         return "pairing", f"is {options.pairing!r}; one of {', '.join(PAIRINGS)} is expected"
     for name in ("grade_low", "grade_high"):

@@ -38,6 +38,8 @@ _LABELS = {
     "label": "Desirable or not",
     "answer": "Known answer, for verifiers",
     "split": "Split (train, dev, test)",
+    "category": "Category (reported apart)",
+    "check": "Check of the answer (JSON)",
     "annotator": "Who judged (a row is a vote)",
     "cast_at": "When they judged",
     "origin_ref_a": "Origin of A",
@@ -56,11 +58,13 @@ MAIN = (
     "rejected",
     "completions",
     "gold",
+    "category",
     "id",
     "group",
     "topic",
 )
 _MAP = "map_"
+TEST = "test"  # the split of every row of a suite
 _ANSWERS = ("pairing", "grade_low", "grade_high", "grade_low_label", "grade_high_label")
 
 
@@ -108,6 +112,10 @@ class ImportSettingsForm(forms.Form):
             ("first", "one half of the prompts, for a reward model"),
             ("second", "the other half, for its judge"),
         ],
+    )
+    held_out = forms.BooleanField(
+        required=False,
+        label="Hold every row out: a suite that measures reward models and trains none",
     )
     source = forms.CharField(required=False, label="Source of every row", max_length=120)
     licence = forms.CharField(required=False, label="Licence of every row", max_length=60)
@@ -168,6 +176,7 @@ class ImportSettingsForm(forms.Form):
             "rest": chosen.get("rest", "metadata"),
             "identical_answers": chosen.get("identical_answers", "refuse"),
             "half": chosen.get("half", ""),
+            "held_out": constants.get("split") == TEST,
             "seed": chosen.get("seed", 0),
             "container": chosen.get("container", ""),
             "split": preview["split"],
@@ -195,6 +204,8 @@ class ImportSettingsForm(forms.Form):
             ]
         if self.makes not in (PREFERENCES, "unpaired"):
             unused.append("half")
+        if self.makes != PREFERENCES:
+            unused.append("held_out")
         if self.makes != COMPARISONS:
             unused += ["preference", "votes", "by_heading", "identical_answers", "prompt_text"]
             if self.makes != PREFERENCES:
@@ -232,6 +243,8 @@ class ImportSettingsForm(forms.Form):
             for name, field in (("prompt", "prompt_text"), ("source",) * 2, ("licence",) * 2)
             if data.get(field)
         }
+        if data.get("held_out"):
+            constants["split"] = TEST
         mapping = {
             name: data[_MAP + name]
             for name in self.preview["fields"]

@@ -51,6 +51,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     Snapshot.Kind.DEMONSTRATIONS: ("prompt", "response", "messages", *_ABOUT),
     Snapshot.Kind.UNPAIRED: ("prompt", "completion", "label", *_ABOUT),
 }
+LONGEST_CATEGORY = 80
 OTHER_HALF = "in the other half of the prompts"
 NO_PREFERENCE = "neither answer is preferred"
 REPEATS = "repeats an earlier row"
@@ -199,8 +200,22 @@ def _preference(row: Mapping[str, Any], number: int) -> Row | None:
     }
     said = {"chosen": sides[won], "rejected": sides[lost]}
     made = _elsewhere(row, number, _asked(row, number), said, more=score) | {"chosen_side": won}
+    made |= _category(row, number)
     models = [str(row.get(f"model_{side}") or "") for side in (won, lost)]
     return made | {"sources": models}
+
+
+def _category(row: Mapping[str, Any], number: int) -> Row:
+    """What the row is reported under; rows of one category need not stay together."""
+    given = row.get("category")
+    if given is None or given == "":
+        return {}
+    if not isinstance(given, str | int) or isinstance(given, bool):
+        raise _bad(number, "category", "must be a text")
+    name = str(given).strip()
+    if not 1 <= len(name) <= LONGEST_CATEGORY:
+        raise _bad(number, "category", f"must be a text of 1 to {LONGEST_CATEGORY} characters")
+    return {"category": name}
 
 
 def _says(messages: Messages, name: str, number: int) -> None:
@@ -324,7 +339,7 @@ def place_rows(parsed: Parsed, *, half: str = "") -> Placed:
             files.setdefault(split, []).append(one)
             of_split.setdefault(split, set()).add(unit)
     counts = {name: len(of) for name, of in of_split.items()}
-    if any("check" in one.row for one in given):
+    if any("check" in one.row or "category" in one.row for one in given):
         files.setdefault(TRAIN, [])  # a suite only tests: a file without rows to train on
     return Placed(in_order(files), in_order(counts), by, (*warnings, *_about_size(counts)))
 

@@ -50,9 +50,10 @@ def snapshot_import(
     """Freeze rows made elsewhere. All rows or none: `DomainError` names the bad row.
 
     Demonstrations: `prompt` (text or messages) and `response`, or `messages`; prompts: `prompt`;
-    preferences: `prompt`, `response_a`, `response_b` and `gold` (a or b). All may carry `group`,
-    `source`, `licence`, `id`, `metadata` and `split`. Rows that hold nothing out are split by hash
-    (`assembling.imported`). Rows that repeat an earlier one are dropped and counted.
+    preferences: `prompt`, `response_a`, `response_b`, `gold` (a or b) and perhaps `category`. All
+    may carry `group`, `source`, `licence`, `id`, `metadata` and `split`. Rows that hold nothing out
+    are split by hash (`assembling.imported`). Rows that repeat an earlier one are dropped and
+    counted.
     """
     if kind not in (Kind.DEMONSTRATIONS, Kind.PROMPTS, Kind.PREFERENCES):
         raise DomainError(f"A dataset of kind '{kind}' cannot be imported.", field="kind")
@@ -168,7 +169,12 @@ def _report(
     overlap: list[dict[str, Any]],
 ) -> dict[str, Any]:
     parts = [
-        {"split": name, "share": SHARES.get(name), "groups": placed.units[name], "rows": len(rows)}
+        {
+            "split": name,
+            "share": SHARES.get(name),
+            "groups": placed.units.get(name, 0),  # a suite has no training rows
+            "rows": len(rows),
+        }
         for name, rows in placed.files.items()
     ]
     refused = {problem.row for problem in found.problems} | {one.row for one in parsed.refused}
@@ -197,7 +203,8 @@ def _rows(placed: Placed) -> Iterable[Given]:
 
 
 def _require_rows(placed: Placed) -> None:
-    if not placed.files.get(TRAIN) and not any("check" in row.row for row in _rows(placed)):
+    measures = any("check" in one.row or "category" in one.row for one in _rows(placed))
+    if not placed.files.get(TRAIN) and not measures:
         raise DomainError("There are no rows to import.", code="empty_snapshot", field="rows")
 
 
@@ -220,6 +227,7 @@ def _freeze(
             "dropped": dict(dropped),
             "warnings": list(placed.warnings),
             "checks": sum("check" in row for row in rows),
+            "categories": len({row["category"] for row in rows if "category" in row}),
         }
         card = {
             "kind": snapshot.kind,

@@ -25,6 +25,7 @@ _GIVEN_UP = (Run.State.FAILED, Run.State.CANCELLED)
 _LEARNED_FROM = ("data", "hard", "prompts")  # what a run's own rows come as
 _CONTINUED = ("base",)  # whose votes a reward model has seen
 _POLICY_FROM = ("base", "sft", "policy")  # whose prompts a policy has seen
+POLICY_LINEAGE = (*_POLICY_FROM, "reward")  # and of the reward model it was trained against
 
 
 def held_out_judges(project_id: str) -> set[str]:
@@ -176,19 +177,29 @@ def _shared_prompts(first: set[str], second: set[str]) -> int:
     )
 
 
-def learned_from(run_id: str, *, through: Collection[str] = _CONTINUED) -> set[str]:
-    """Snapshots whose training rows a model has seen, those of the models it continues from
-    (inputs of the roles `through`) included."""
-    found: set[str] = set()
+def runs_behind(run_id: str, *, through: Collection[str] = _CONTINUED) -> set[str]:
+    """The run, and those whose models it continues from, or was trained against, over any number
+    of runs in between: its inputs of the roles `through`."""
     seen: set[str] = set()
     waiting = {run_id}
     while waiting:
-        rows = RunInput.objects.filter(run__in=waiting)
         seen |= waiting
-        own = rows.filter(role__in=_LEARNED_FROM, snapshot__isnull=False)
-        found |= set(own.values_list("snapshot_id", flat=True))
-        waiting = _models(rows.filter(role__in=through)) - seen
-    return found
+        waiting = _models(RunInput.objects.filter(run__in=waiting, role__in=through)) - seen
+    return seen
+
+
+def learned_from(run_id: str, *, through: Collection[str] = _CONTINUED) -> set[str]:
+    """Snapshots whose training rows a model has seen, those of the models it continues from
+    (inputs of the roles `through`) included."""
+    behind = runs_behind(run_id, through=through)
+    return set(training_inputs(behind).values_list("snapshot_id", flat=True))
+
+
+def training_inputs(runs: Collection[str]) -> QuerySet[RunInput]:
+    """The datasets whose training rows these runs learned from."""
+    return RunInput.objects.filter(
+        run__in=runs, role__in=_LEARNED_FROM, snapshot__isnull=False
+    ).select_related("snapshot")
 
 
 def _run_of(given: Input | None) -> str | None:

@@ -13,7 +13,7 @@ from apps.accounts.permissions import STAFF, project_page
 from apps.accounts.selectors import administered_with
 from apps.common.errors import DomainError
 from apps.common.http import Request
-from apps.common.registry import named_models
+from apps.common.registry import model_panels, named_models
 from apps.common.row_files import resumable_response
 from apps.snapshots.selectors.lineage import datasets_behind
 from apps.training import display, selectors, services
@@ -66,6 +66,9 @@ def model_detail(request: Request, checkpoint_id: str) -> HttpResponse:
         "may_promote": run.kind in POLICIES and checkpoint.files_removed_at is None,
         "named": [one for one in named_models(request.project) if one.checkpoint == checkpoint.pk],
         "may_evaluate": run.kind in POLICIES and not services.evaluation_missing(checkpoint),
+        "panels": [
+            {"template": one.template, "found": one.find(checkpoint)} for one in model_panels()
+        ],
         "use": use_of(checkpoint),
         "key": secrets.token_urlsafe(16),
         "push_key": secrets.token_urlsafe(16),

@@ -526,6 +526,62 @@ class AsyncClient:
         """Every line in which two differ: results under different ones are never compared."""
         return await self._transport.send(operations.protocol_differences(project, sha256, other))
 
+    async def prompt_overlap(self, project: str, run: str) -> types.PromptOverlap:
+        """Prompts of an evaluation that its policy was trained on, exactly or nearly."""
+        return await self._transport.send(operations.prompt_overlap(project, run))
+
+    async def outside_results(
+        self, project: str, *, page: int = 50, **filters: str
+    ) -> AsyncIterator[types.OutsideResult]:
+        """Results that another program measured, newest first. filters: model."""
+
+        def part(offset: int) -> operations.Operation[Any]:
+            return operations.outside_results_page(
+                project, offset=offset, limit=page, filters=filters
+            )
+
+        async for row in self._rows(part, page):
+            yield row
+
+    async def outside_results_import(
+        self, project: str, model: str, file: str | Path
+    ) -> Sequence[types.OutsideResult]:
+        """Import results_*.json of lm-evaluation-harness (or a zip of its folder), or a log of
+        Inspect: a result for each task, of the model that you say was measured."""
+        return await self._transport.send(
+            operations.outside_results_import(project, model, Path(file))
+        )
+
+    async def outside_differences(
+        self, project: str, result: str, other: str
+    ) -> types.ProtocolDifferences:
+        """Every line in which the protocols of two such results differ."""
+        return await self._transport.send(operations.outside_differences(project, result, other))
+
+    async def outside_result_delete(self, project: str, result: str) -> None:
+        """Delete one of them."""
+        await self._transport.send(operations.outside_result_delete(project, result))
+
+    async def automatic_suite(self, project: str) -> types.AutomaticSuite:
+        """The suite that every policy is evaluated on, and what became of it after each run."""
+        return await self._transport.send(operations.automatic_suite(project))
+
+    async def automatic_suite_set(
+        self, project: str, *, dataset: str, baseline: str, **asked: Any
+    ) -> types.AutomaticSuite:
+        """Evaluate every policy on a suite when its training ends. asked: max_new_tokens,
+        temperature."""
+        body = {"dataset": dataset, "baseline": baseline, **asked}
+        return await self._transport.send(operations.automatic_suite_set(project, body))
+
+    async def automatic_suite_stop(self, project: str) -> types.AutomaticSuite:
+        """Evaluate no further policy by itself."""
+        return await self._transport.send(operations.automatic_suite_stop(project))
+
+    async def automatic_suite_again(self, project: str, run: str) -> types.SuiteLaunch:
+        """Launch what was refused after a run."""
+        return await self._transport.send(operations.automatic_suite_again(project, run))
+
     async def ask(
         self,
         project: str,

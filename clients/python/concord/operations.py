@@ -248,6 +248,76 @@ def protocol_differences(
     return Operation("GET", template, types.ProtocolDifferences.read, names)
 
 
+def prompt_overlap(project: str, run: str) -> Operation[types.PromptOverlap]:
+    template = "/projects/{slug}/runs/{run_id}/prompt-overlap"
+    names = {"slug": project, "run_id": run}
+    return Operation("GET", template, types.PromptOverlap.read, names)
+
+
+AUTOMATIC_SUITE = "/projects/{slug}/automatic-suite"
+
+
+def automatic_suite(project: str) -> Operation[types.AutomaticSuite]:
+    return Operation("GET", AUTOMATIC_SUITE, types.AutomaticSuite.read, {"slug": project})
+
+
+def automatic_suite_set(project: str, body: Mapping[str, Any]) -> Operation[types.AutomaticSuite]:
+    names = {"slug": project}
+    return Operation("PUT", AUTOMATIC_SUITE, types.AutomaticSuite.read, names, body=body)
+
+
+def automatic_suite_stop(project: str) -> Operation[types.AutomaticSuite]:
+    return Operation("DELETE", AUTOMATIC_SUITE, types.AutomaticSuite.read, {"slug": project})
+
+
+def automatic_suite_again(project: str, run: str) -> Operation[types.SuiteLaunch]:
+    """Launched once: a second time nothing is refused any more."""
+    names = {"slug": project, "run_id": run}
+    return Operation("POST", AUTOMATIC_SUITE + "/{run_id}", types.SuiteLaunch.read, names)
+
+
+OUTSIDE_RESULTS = "/projects/{slug}/outside-results"
+
+
+def outside_results_page(
+    project: str, *, offset: int, limit: int, filters: Mapping[str, str]
+) -> Operation[types.OutsideResultsPage]:
+    return Operation(
+        "GET",
+        OUTSIDE_RESULTS,
+        types.OutsideResultsPage.read,
+        {"slug": project},
+        query={"offset": offset, "limit": limit, **filters},
+    )
+
+
+def outside_results_import(
+    project: str, model: str, file: Path
+) -> Operation[Sequence[types.OutsideResult]]:
+    """The same file again is refused, and changes nothing."""
+    return Operation(
+        "POST",
+        "/projects/{slug}/models/{checkpoint_id}/outside-results",
+        lambda data: [types.OutsideResult.read(one) for one in data],
+        {"slug": project, "checkpoint_id": model},
+        repeatable=False,
+        file=file,
+    )
+
+
+def outside_differences(
+    project: str, result: str, other: str
+) -> Operation[types.ProtocolDifferences]:
+    names = {"slug": project, "result": result, "other": other}
+    template = OUTSIDE_RESULTS + "/{result}/differences/{other}"
+    return Operation("GET", template, types.ProtocolDifferences.read, names)
+
+
+def outside_result_delete(project: str, result: str) -> Operation[None]:
+    names = {"slug": project, "result": result}
+    return Operation("DELETE", OUTSIDE_RESULTS + "/{result}", lambda data: None, names)
+
+
 def ask(project: str, body: Mapping[str, Any]) -> Operation[types.Question]:
     template = "/projects/{slug}/playground"
     names = {"slug": project}

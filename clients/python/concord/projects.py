@@ -379,6 +379,49 @@ class Runs(Group):
         """Every line in which two differ; see `AsyncClient.protocol_differences`."""
         return self._do(self._client.protocol_differences(self._slug, sha256, other))
 
+    def prompt_overlap(self, run: str) -> types.PromptOverlap:
+        """Prompts that its policy was trained on; see `AsyncClient.prompt_overlap`."""
+        return self._do(self._client.prompt_overlap(self._slug, run))
+
+    def outside_results(self, **filters: Any) -> Iterator[types.OutsideResult]:
+        """Results that another program measured, newest first. filters: model."""
+
+        async def every() -> Sequence[types.OutsideResult]:
+            return [row async for row in self._client.outside_results(self._slug, **filters)]
+
+        return iter(self._do(every()))
+
+    def outside_results_import(self, model: str, file: str | Path) -> Sequence[types.OutsideResult]:
+        """Import a file of another program; see `AsyncClient.outside_results_import`."""
+        return self._do(self._client.outside_results_import(self._slug, model, file))
+
+    def outside_differences(self, result: str, other: str) -> types.ProtocolDifferences:
+        """Every line in which the protocols of two such results differ."""
+        return self._do(self._client.outside_differences(self._slug, result, other))
+
+    def outside_result_delete(self, result: str) -> None:
+        """Delete one of them."""
+        self._do(self._client.outside_result_delete(self._slug, result))
+
+    def automatic_suite(self) -> types.AutomaticSuite:
+        """The suite that every policy is evaluated on; see `AsyncClient.automatic_suite`."""
+        return self._do(self._client.automatic_suite(self._slug))
+
+    def automatic_suite_set(
+        self, *, dataset: str, baseline: str, **asked: Any
+    ) -> types.AutomaticSuite:
+        """Evaluate every policy on a suite; see `AsyncClient.automatic_suite_set`."""
+        named = {"dataset": dataset, "baseline": baseline, **asked}
+        return self._do(self._client.automatic_suite_set(self._slug, **named))
+
+    def automatic_suite_stop(self) -> types.AutomaticSuite:
+        """Evaluate no further policy by itself."""
+        return self._do(self._client.automatic_suite_stop(self._slug))
+
+    def automatic_suite_again(self, run: str) -> types.SuiteLaunch:
+        """Launch what was refused after a run."""
+        return self._do(self._client.automatic_suite_again(self._slug, run))
+
     def space(self, *, measure: bool = False) -> types.Space:
         """What runs and datasets keep in the artifact store; see `AsyncClient.space`."""
         return self._do(self._client.space(self._slug, measure=measure))

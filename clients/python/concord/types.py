@@ -524,6 +524,106 @@ class ProtocolDifferences(Answered):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OverlapDataset(Answered):
+    """A training dataset. rows: None where its file is gone; exact, near: prompts found in it."""
+
+    id: str
+    name: str
+    sha256: str
+    rows: int | None
+    exact: int
+    near: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverlapMatch(Answered):
+    """A prompt, and what it was found as. similarity: Jaccard, 0 to 1."""
+
+    prompt: str
+    trained: str
+    dataset: str
+    similarity: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptOverlap(Answered):
+    """Prompts of an evaluation that its policy was trained on. checked_at: None before they were
+    compared; rows: of all `datasets`; unknown: models whose training data is not known."""
+
+    run: str
+    checked_at: datetime | None = field(metadata=_MOMENT)
+    says: str
+    prompts: int
+    exact: int
+    near: int
+    rows: int
+    datasets: Sequence[OverlapDataset] = field(metadata=_each(OverlapDataset))
+    unknown: Sequence[str]
+    matches: Sequence[OverlapMatch] = field(metadata=_each(OverlapMatch))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteLaunch(Answered):
+    """After a policy run: the evaluation that was launched, or why none was (code, problem)."""
+
+    run: str
+    evaluation: str | None
+    code: str
+    problem: str
+    at: datetime = field(metadata=_MOMENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AutomaticSuite(Answered):
+    """The suite that every policy is evaluated on. since: None where it is off; launches: newest
+    first."""
+
+    since: datetime | None = field(metadata=_MOMENT)
+    dataset: str | None
+    baseline: str | None
+    max_new_tokens: int
+    temperature: float
+    launches: Sequence[SuiteLaunch] = field(metadata=_each(SuiteLaunch))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutsideMetric(Answered):
+    """stderr: standard error; n: samples; each None where the file does not say."""
+
+    name: str
+    value: float
+    stderr: float | None
+    n: int | None
+    higher_is_better: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutsideResult(Answered):
+    """A task that lm-evaluation-harness or Inspect measured. Compare only those of one
+    `protocol_sha256`; system: what the file says of the model."""
+
+    id: str
+    model: str
+    program: str
+    task: str
+    metrics: Sequence[OutsideMetric] = field(metadata=_each(OutsideMetric))
+    protocol: Mapping[str, Any]
+    protocol_sha256: str
+    system: Mapping[str, Any]
+    measured_at: str
+    file_name: str
+    file_sha256: str
+    imported_by: str
+    created_at: datetime = field(metadata=_MOMENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutsideResultsPage(Answered):
+    count: int
+    items: Sequence[OutsideResult] = field(metadata=_each(OutsideResult))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelAnswer(Answered):
     """What a model said when it was asked by hand. state: waiting, loading, writing; ended, cut (at
     the longest answer), out_of_time, stopped, failed (see `error`). seconds: of writing."""
@@ -1029,7 +1129,7 @@ class NamingsPage(Answered):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence(Answered):
-    """A line that speaks for a promotion. verdict: green, red or missing."""
+    """A line that speaks for a promotion. verdict: green, red, missing, noted."""
 
     name: str
     label: str
