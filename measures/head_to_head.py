@@ -29,6 +29,9 @@ Ints = NDArray[np.int64]
 
 ALPHA = 0.05
 MARGIN = 0.05  # a difference from ½ that is worth knowing
+# Votes of different people on different prompts, all alike, for `exact_interval` to exclude ½.
+LEAST_EXACT = 8
+_NEAR = 1e-9  # to 0 and 1, where bets are not defined
 MOST_PEOPLE = 500  # further ones are not asked for
 # Of the share of votes in which the first system stood left, in standard deviations of a fair coin.
 SIDE_DEVIATIONS = 3.3
@@ -55,10 +58,14 @@ class Verdict(StrEnum):
     NO_DIFFERENCE = "no_difference"
     UNDECIDED = "undecided"
     NOT_DECIDED = "not_decided"
+    # Of more than two systems.
+    BEST = "best"
+    NOT_CONNECTED = "not_connected"
+    SEPARATED = "separated"
 
 
 # What ends a comparison before all its votes are in.
-FINAL = frozenset({Verdict.BETTER, Verdict.WORSE, Verdict.NO_DIFFERENCE})
+FINAL = frozenset({Verdict.BETTER, Verdict.WORSE, Verdict.NO_DIFFERENCE, Verdict.BEST})
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +73,9 @@ class Plan:
     """What is asked and when it is answered, fixed before the first vote.
 
     prompts: how many are planned, those with two equal answers left out; alike: prompts to which
-    both systems gave the same answer, which nobody is asked about; votes_each: per prompt; margin:
-    δ, a distance from ½ under which a difference is not worth having; alpha: of false calls.
+    both systems gave the same answer, which nobody is asked about; votes_each: per pair; margin: δ,
+    a distance from ½ under which a difference is not worth having; alpha: of false calls; pairs: of
+    answers that people are asked about, None for one a prompt.
     """
 
     prompts: int
@@ -76,10 +84,11 @@ class Plan:
     margin: float = MARGIN
     alpha: float = ALPHA
     stopping: Stopping = Stopping.ANY_TIME
+    pairs: int | None = None
 
     def __post_init__(self) -> None:
-        if self.prompts < 1 or self.alike < 0 or self.votes_each < 1:
-            raise ValueError("prompts and votes_each must be at least 1, alike at least 0")
+        if min(self.prompts, self.votes_each, self.pairs or 1) < 1 or self.alike < 0:
+            raise ValueError("prompts, pairs and votes_each must be at least 1, alike at least 0")
         if not 0 < self.margin < 0.5:
             raise ValueError(f"margin must lie between 0 and 0.5, not {self.margin}")
         if not 0 < self.alpha < 0.5:
@@ -87,7 +96,12 @@ class Plan:
 
     @property
     def votes(self) -> int:
-        return self.prompts * self.votes_each
+        return (self.pairs or self.prompts) * self.votes_each
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether so few prompts are planned that only `exact_interval` holds."""
+        return self.prompts < LEAST_PROMPTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +133,8 @@ class Estimate:
     plan's stopping allows; once_low, once_high: the 95 % interval of a single look (alpha 0.05).
 
     error: standard error; by_people: the part of its square that only more people would shrink; df:
-    of Student's t.
+    of Student's t; exact_votes: the votes that `exact_interval` rests on, None where it was not
+    needed.
     """
 
     value: float
@@ -130,6 +145,76 @@ class Estimate:
     high: float | None = None
     once_low: float | None = None
     once_high: float | None = None
+    exact_votes: int | None = None
+
+
+# Of more than two systems (`measures.several_systems`).
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A system. value: the probability that its answer beats the baseline's; low, high: the
+    interval that the plan allows for all systems at once; once_low, once_high: of a single look at
+    this one (alpha 0.05); best, worst: its place at best and at worst, by the differences that are
+    told; controlled, controlled_low, controlled_high: value and interval at equal length and on no
+    side, None where that has no fit; n: votes on its answers."""
+
+    system: int
+    value: float
+    low: float | None
+    high: float | None
+    once_low: float | None
+    once_high: float | None
+    best: int
+    worst: int
+    controlled: float | None
+    controlled_low: float | None
+    controlled_high: float | None
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Two systems. value: the probability that the first one's answer beats the second's, by all
+    votes; p: anytime-valid (or of the only look), before Holm; told: whether Holm calls it; wins,
+    losses, ties, both_bad: of votes on just these two; value, low, high, p are None without a fit.
+    """
+
+    first: int
+    second: int
+    value: float | None
+    low: float | None
+    high: float | None
+    p: float | None
+    told: bool
+    wins: int
+    losses: int
+    ties: int
+    both_bad: int
+
+
+@dataclass(frozen=True, slots=True)
+class Habit:
+    """What a habit of people adds to the log odds, with its 95 % interval of a single look: of the
+    left answer (side), or for each factor e in length (length)."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Several:
+    """standings: best first, empty without a fit; groups: systems by what votes connect, where not
+    all are; reason: why there is no fit; first: who stands first, None without a fit."""
+
+    standings: list[Standing]
+    differences: list[Difference]
+    habits: list[Habit]
+    reason: str
+    groups: list[list[int]]
+    first: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +227,8 @@ class Result:
     half the left answer is preferred, where it is known; people_needed: with that many people the
     interval of a single look can be as narrow as the margin, None where these are enough or no
     number under MOST_PEOPLE is; flips: the fewest votes of one person without which the estimate is
-    on the other side of ½, None where no person's suffice.
+    on the other side of ½, None where no person's suffice; several: of more than two systems
+    (`several_result`), whose votes have no `pull`, `net` and `decided_rate`.
     """
 
     n: int
@@ -158,12 +244,15 @@ class Result:
     decided_rate: float | None
     people_needed: int | None
     flips: int | None
+    several: Several | None = None
 
 
 def result_of(votes: Votes, plan: Plan, *, ended: bool = False) -> Result:
     """What the votes say under the plan. ended: no more votes come.
 
-    Under LEAST_PEOPLE people or LEAST_PROMPTS prompts there is no interval. Where sides are so
+    Under LEAST_PEOPLE people or LEAST_PROMPTS prompts there is no interval, unless no more prompts
+    are planned: then `exact_interval` of one vote a prompt and person is the interval, from
+    LEAST_EXACT of them. Where sides are so
     uneven that a fair draw would not do it in one of a thousand, nothing is claimed: a pull to the
     left cannot be told from a better system.
     """
@@ -185,7 +274,7 @@ def result_of(votes: Votes, plan: Plan, *, ended: bool = False) -> Result:
         pull=_pull(votes),
         net=(outcomes["win"] - outcomes["loss"]) / len(votes) if len(votes) else None,
         decided_rate=_share(outcomes["win"], outcomes["win"] + outcomes["loss"]),
-        people_needed=_people_needed(estimate, plan, len(people)),
+        people_needed=people_needed(estimate, plan, len(people)),
         flips=_flips(votes),
     )
 
@@ -201,9 +290,14 @@ def sequence_factor(prompts: int, planned: int, alpha: float = ALPHA) -> float:
     """
     if prompts < 1 or planned < 1:
         raise ValueError("prompts and planned must be at least 1")
-    log = -2 * math.log(alpha)
-    t = prompts * (log + math.log(log + 1)) / planned
+    t = mixture_at(prompts, planned, alpha)
     return math.sqrt(2 * (t + 1) / t * math.log(math.sqrt(t + 1) / alpha))
+
+
+def mixture_at(prompts: int, planned: int, alpha: float) -> float:
+    """tρ² of `sequence_factor`."""
+    log = -2 * math.log(alpha)
+    return prompts * (log + math.log(log + 1)) / planned
 
 
 def effective_number(counts: Floats | Sequence[float]) -> float:
@@ -213,6 +307,11 @@ def effective_number(counts: Floats | Sequence[float]) -> float:
     if not len(n) or not n.sum():
         raise ValueError("an effective number needs counts")
     return float(n.sum() ** 2 / (n**2).sum())
+
+
+def least_of(plan: Plan) -> tuple[int, int]:
+    """People and prompts with votes before anything is concluded."""
+    return (LEAST_EXACT, LEAST_EXACT) if plan.is_exact else (LEAST_PEOPLE, LEAST_PROMPTS)
 
 
 def votes_needed(
@@ -258,6 +357,8 @@ def _estimate(votes: Votes, plan: Plan, n_prompts: int, n_people: int) -> Estima
         by_people=asked**2 * max(parts.by_person - parts.by_both, 0.0),
         df=df,
     )
+    if plan.is_exact:
+        return _exact(bare, votes, plan.alpha, asked)
     if n_people < LEAST_PEOPLE or n_prompts < LEAST_PROMPTS:
         return bare
     if np.ptp(votes.score) == 0:
@@ -290,6 +391,78 @@ def _of_one_mind(bare: Estimate, mean: float, asked: float, alpha: float, units:
     return replace(bare, low=low, high=high, once_low=once_low, once_high=once_high)
 
 
+def _exact(bare: Estimate, votes: Votes, alpha: float, asked: float) -> Estimate:
+    rows = apart(votes.prompt, votes.person)
+    if len(rows) < LEAST_EXACT:
+        return replace(bare, exact_votes=len(rows))
+
+    def bounds(alpha: float) -> tuple[float, float]:
+        found = (0.5 + asked * (end - 0.5) for end in exact_interval(votes.score[rows], alpha))
+        low, high = found
+        return min(low, bare.value), max(high, bare.value)
+
+    (low, high), (once_low, once_high) = bounds(alpha), bounds(ALPHA)
+    return replace(
+        *(bare,),
+        low=low,
+        high=high,
+        once_low=once_low,
+        once_high=once_high,
+        exact_votes=len(rows),
+    )
+
+
+def apart(prompt: Ints, person: Ints) -> Ints:
+    """Places of votes that share neither prompt nor person, taken in the order in which they came:
+    each that is the first of its prompt and of its person among those taken."""
+    prompts: set[int] = set()
+    people: set[int] = set()
+    found = []
+    for place, (p, a) in enumerate(zip(prompt.tolist(), person.tolist(), strict=True)):
+        if p not in prompts and a not in people:
+            prompts.add(p)
+            people.add(a)
+            found.append(place)
+    return np.array(found, dtype=np.int64)
+
+
+def exact_interval(score: Floats, alpha: float = ALPHA) -> tuple[float, float]:
+    """Where the mean of independent scores in [0, 1] lies, exactly, however few and however often
+    one looks.
+
+    {m : ∫₀¹ Π_v (q y_v / m + (1 − q)(1 − y_v) / (1 − m)) dq < 1/α}. For each q the product is a
+    stake that is bet on the scores and has expectation 1 where the mean is m, so by Ville's
+    inequality it ever reaches 1/α with probability α at most. Sources: Robbins, Annals of
+    Mathematical Statistics 41 (1970); Waudby-Smith & Ramdas, "Estimating means of bounded random
+    variables by betting", J. Royal Statistical Society B 86 (2024). Assumes independent scores
+    (`apart`), and nothing else. With all alike LEAST_EXACT are the fewest that exclude ½ at 5 %.
+    """
+    if not len(score):
+        return 0.0, 1.0
+    nodes, weights = np.polynomial.legendre.leggauss(64)  # exact up to degree 127 in q
+    q, w = (nodes + 1) / 2, weights / 2
+
+    values, times = np.unique(score, return_counts=True)
+
+    def outside(m: float) -> bool:
+        steps = q[:, None] * values / m + (1 - q[:, None]) * (1 - values) / (1 - m)
+        logs = np.log(steps) @ times
+        return float(w @ np.exp(np.minimum(logs, 700.0))) >= 1 / alpha
+
+    mean = min(max(float(score.mean()), _NEAR), 1 - _NEAR)
+    ends = []
+    for end, last in ((0.0, _NEAR), (1.0, 1 - _NEAR)):
+        if not outside(last):
+            ends.append(end)
+            continue
+        inside, beyond = mean, last
+        for _ in range(40):
+            middle = (inside + beyond) / 2
+            inside, beyond = (inside, middle) if outside(middle) else (middle, beyond)
+        ends.append(beyond)
+    return ends[0], ends[1]
+
+
 def _verdict(
     votes: Votes, plan: Plan, estimate: Estimate | None, n_prompts: int, n_people: int, told: bool
 ) -> Verdict:
@@ -297,9 +470,10 @@ def _verdict(
         return Verdict.ONE_SIDED
     if plan.stopping == Stopping.AT_THE_END and not told:
         return Verdict.WAITING
-    if n_people < LEAST_PEOPLE:
+    least_people, least_prompts = least_of(plan)
+    if n_people < least_people:
         return Verdict.TOO_FEW_PEOPLE if told or len(votes) else Verdict.WAITING
-    if n_prompts < LEAST_PROMPTS:
+    if n_prompts < least_prompts:
         return Verdict.TOO_FEW_PROMPTS
     if estimate is None or estimate.low is None or estimate.high is None:
         return Verdict.NOT_DECIDED if told else Verdict.UNDECIDED
@@ -346,10 +520,12 @@ def _pull(votes: Votes) -> float | None:
     return sum(rates) / 2 - 0.5
 
 
-def _people_needed(estimate: Estimate | None, plan: Plan, n_people: int) -> int | None:
-    """People for t(.975, A' − 1) · √(by_people · A / A') to be the margin; None where it is now."""
-    if n_people < LEAST_PEOPLE:
-        return LEAST_PEOPLE
+def people_needed(estimate: Estimate | None, plan: Plan, n_people: int) -> int | None:
+    """How many would make the interval of a single look as narrow as the margin: A' people with
+    t(.975, A' − 1) · √(by_people · A / A') = margin; None where it
+    is now, or no number under MOST_PEOPLE does it."""
+    if n_people < least_of(plan)[0]:
+        return least_of(plan)[0]
     if estimate is None or not estimate.by_people:
         return None
 

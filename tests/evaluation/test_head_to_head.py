@@ -1,6 +1,7 @@
 """Two systems compared by people: from the pairs to the verdict, and who may see what."""
 
 import json
+from collections import Counter
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from apps.evaluation.forms.head_to_head import rows_of_file
 from apps.evaluation.models import HeadToHead, Look
 from apps.evaluation.selectors.head_to_head import (
     evaluations,
+    model_votes_of,
     overdue,
     progress_of,
     result_now,
@@ -30,6 +32,7 @@ from apps.evaluation.services.head_to_head import (
     head_to_head_end,
     head_to_head_look,
     head_to_head_open,
+    head_to_head_share,
     head_to_heads_look,
 )
 from apps.evaluation.services.ranking import run_uses
@@ -264,7 +267,8 @@ def test_the_plan_and_the_answers_are_in_the_hash(project: Project, emil: User) 
     ("field", "plan", "given"),
     [
         ("people", {"people": 4}, rows()),
-        ("prompts", {"prompts": 10}, rows()),
+        ("prompts", {"prompts": 7}, rows()),
+        ("people", {"prompts": 10}, rows()),
         ("votes_each", {"votes_each": 6}, rows()),
         ("margin", {"margin": 0.6}, rows()),
         ("second_name", {"second_name": "Tuned "}, rows()),
@@ -276,7 +280,11 @@ def test_the_plan_and_the_answers_are_in_the_hash(project: Project, emil: User) 
         ("rows", {}, [*rows(40), {"prompt": "x", "response_a": "y"}]),
         ("rows", {}, [*rows(40), {"prompt": "", "response_a": "y", "response_b": "z"}]),
         ("rows", {}, [{**rows(1)[0], "model": "x"}]),
-        ("source", {}, rows(12)),
+        ("source", {}, rows(7)),
+        ("more_names", {"more_names": ["Tuned"]}, rows()),
+        ("more_names", {"more_names": [f"System {k}" for k in range(7)]}, rows()),
+        ("pairs_each", {"pairs_each": 2}, rows()),
+        ("rows", {"more_names": ["Third"]}, rows()),
         ("source", {}, [{**row, "response_b": row["response_a"]} for row in rows()]),
     ],
 )
@@ -348,7 +356,7 @@ def test_pairs_that_go_to_review_are_not_counted_on(project: Project, emil: User
     found = opened(project, emil, 60)
     assert found.n_prompts == 55  # five wait for somebody to look at them
     with pytest.raises(DomainError, match="to review"):
-        opened(project, emil, 24)
+        opened(project, emil, 12, people=8)
     assert HeadToHead.objects.count() == 1
 
 
@@ -558,3 +566,97 @@ def test_one_that_is_due_again_waits_on_the_overview(
     assert "head-to-head is due again" in page
     listed = client.get(reverse("evaluation:head_to_heads", args=[project.slug]))
     assert "due again" in listed.content.decode()
+
+
+# More than two systems.
+
+
+def rows_of_three(n: int = 60) -> list[dict[str, Any]]:
+    return [row | {"response_c": f"Another answer to {k}."} for k, row in enumerate(rows(n))]
+
+
+def opened_three(project: Project, user: User, n: int = 60, **plan: Any) -> HeadToHead:
+    more = {"more_names": ["Other"], **plan}
+    return head_to_head_open(project=project, user=user, asked=asked(**more), rows=rows_of_three(n))
+
+
+def test_three_systems_meet_as_often_and_stand_on_each_side_as_often(
+    project: Project, emil: User
+) -> None:
+    found = opened_three(project, emil, 60, pairs_each=2)
+    assert (found.n_prompts, found.n_pairs) == (60, 120)
+    places = [
+        tuple(name.split("-")[2:])
+        for name in Task.objects.filter(kind="blind").values_list("external_id", flat=True)
+    ]
+    met = Counter(frozenset(pair) for pair in places)
+    assert set(met.values()) == {40}
+    as_a = Counter(pair[0] for pair in places)
+    assert max(as_a.values()) - min(as_a.values()) <= 2
+    assert found.protocol["plan"]["multiplicity"] == "Holm over all differences"
+
+
+def test_people_rank_three_systems_by_page_and_api(
+    project: Project, emil: User, client: Client
+) -> None:
+    found = opened_three(project, emil, 90, people=6)
+    people = annotators_make(project, 6)
+    for turn in range(12):
+        for n, person in enumerate(people):
+            cast_by(project, person, GOOD if (turn + n) % 3 else POOR)
+    votes = model_votes_of(found)
+    assert len(votes) == 72
+    assert set(votes.side.tolist()) == {-0.5, 0.5}
+    client.force_login(emil)
+    page = reverse("evaluation:head_to_head", args=[project.slug, found.pk])
+    text = client.get(page).content.decode()
+    assert "Tuned against Base and Other" in text
+    assert "Every two systems" in text
+    told = client.get(f"/api/v1/projects/{project.slug}/head-to-heads/{found.pk}").json()
+    assert told["more_names"] == ["Other"]
+    assert len(told["several"]["differences"]) == 3
+    assert {one["name"] for one in told["several"]["standings"]} == {"Tuned", "Base", "Other"}
+    ended = head_to_head_end(head_to_head=found, by=emil)
+    kept = result_now(HeadToHead.objects.get(pk=ended.pk))
+    assert kept.several is not None
+    assert kept.several.standings[0].n > 0
+    head_to_head_share(head_to_head=ended, by=emil, days=3)
+    client.logout()
+    ended.refresh_from_db()
+    shared = client.get(reverse("evaluation:shared", args=[ended.share_key])).content.decode()
+    assert "Every two systems" in shared
+
+
+def test_systems_that_answer_alike_wherever_they_meet_are_refused_by_name(
+    project: Project, emil: User
+) -> None:
+    same = [row | {"response_c": row["response_b"]} for row in rows(60)]
+    found = head_to_head_open(
+        project=project, user=emil, asked=asked(more_names=["Twin"]), rows=same
+    )
+    assert found.n_pairs == 60  # Base and Twin meet over Tuned
+    twins = [
+        row | {"response_a": "One.", "response_b": "One.", "response_c": "One."} for row in same
+    ]
+    with pytest.raises(DomainError, match="same answer"):
+        head_to_head_open(project=project, user=emil, asked=asked(more_names=["Twin"]), rows=twins)
+
+
+def test_too_few_prompts_of_each_system_are_refused_with_the_number(
+    project: Project, emil: User
+) -> None:
+    with pytest.raises(DomainError, match="20 are needed for each system") as refused:
+        opened_three(project, emil, 24)
+    assert refused.value.field == "pairs_each"
+    assert opened_three(project, emil, 24, pairs_each=3).n_pairs == 72
+
+
+def test_twelve_prompts_are_told_by_the_exact_interval(project: Project, emil: User) -> None:
+    found = opened(project, emil, 12, people=12)
+    assert found.protocol["plan"]["interval"].startswith("exact")
+    for person in annotators_make(project, 12):
+        cast_by(project, person, GOOD)
+    result = head_to_head_look(head_to_head=found, by=emil)
+    assert result.verdict == Verdict.BETTER
+    assert result.estimate is not None
+    assert result.estimate.exact_votes == 12

@@ -16,7 +16,9 @@ from measures.head_to_head import (
     Stopping,
     Verdict,
     Votes,
+    apart,
     effective_number,
+    exact_interval,
     result_of,
     sequence_factor,
     votes_needed,
@@ -234,3 +236,64 @@ def test_people_of_one_mind_are_believed_by_their_number(
     if score == 1.0:
         assert result.estimate.low == pytest.approx(0.025 ** (1 / people))
         assert result.estimate.high == pytest.approx(1.0)
+
+
+# Under 20 prompts: the exact interval.
+
+
+def test_no_interval_under_twenty_prompts_calls_more_than_one_in_twenty() -> None:
+    """People of strong taste on prompts that differ, looked at after every vote."""
+    rng = np.random.default_rng(31)
+    rounds, called, naive = 300, 0, 0
+    for _ in range(rounds):
+        votes = simulated(rng, prompts=16, each=2, people=16, of_prompts=1.5, of_people=1.5)
+        wrong = too_sure = False
+        for n in range(8, 33, 3):
+            seen = first(votes, n)
+            verdict = result_of(seen, Plan(prompts=16, votes_each=2)).verdict
+            wrong |= verdict in (Verdict.BETTER, Verdict.WORSE)
+            mean = float(seen.score.mean())
+            too_sure |= abs(mean - 0.5) > 1.96 * math.sqrt(mean * (1 - mean) / n)
+        called, naive = called + wrong, naive + too_sure
+    assert called / rounds <= 0.05, f"{called} of {rounds}"
+    assert naive / rounds > 0.15
+
+
+def test_eight_of_eight_are_the_fewest_that_tell() -> None:
+    for n, verdict in ((7, Verdict.TOO_FEW_PEOPLE), (8, Verdict.BETTER)):
+        votes = given(np.ones(n), np.arange(n), np.arange(n))
+        result = result_of(votes, Plan(prompts=12))
+        assert result.verdict == verdict
+    assert result.estimate is not None
+    assert result.estimate.exact_votes == 8
+    low, high = exact_interval(np.ones(8))
+    assert high == pytest.approx(1)
+    # by hand: 1 / (9 m⁸) = 20
+    assert low == pytest.approx((1 / 180) ** (1 / 8), abs=1e-6)
+    losing = given(np.zeros(8), np.arange(8), np.arange(8))
+    assert result_of(losing, Plan(prompts=12)).verdict == Verdict.WORSE
+
+
+def test_votes_of_one_person_or_prompt_count_once_where_prompts_are_few() -> None:
+    prompts = np.r_[np.arange(12), np.zeros(7, dtype=int)]
+    people = np.r_[np.zeros(12, dtype=int), np.arange(1, 8)]
+    result = result_of(given(np.ones(19), prompts, people), Plan(prompts=12, votes_each=8))
+    assert result.estimate is not None
+    assert (result.estimate.exact_votes, result.estimate.low) == (1, None)
+    assert result.verdict not in FINAL
+    assert apart(np.array([1, 1, 2, 3]), np.array([5, 6, 5, 7])).tolist() == [0, 3]
+
+
+def test_ties_bring_the_exact_interval_to_the_middle() -> None:
+    low, high = exact_interval(np.full(15, 0.5))
+    assert low < 0.5 < high
+    assert low == pytest.approx(1 - high)
+    assert exact_interval(np.array([])) == (0.0, 1.0)
+    wider = exact_interval(np.r_[np.ones(8), 0.5])
+    assert wider[0] < exact_interval(np.ones(9))[0]
+
+
+def test_a_plan_of_many_prompts_waits_for_twenty() -> None:
+    """Two rules on one comparison would call twice as often."""
+    votes = given(np.ones(12), np.arange(12), np.arange(12))
+    assert result_of(votes, Plan(prompts=200)).verdict == Verdict.TOO_FEW_PROMPTS

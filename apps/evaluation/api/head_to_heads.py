@@ -1,5 +1,6 @@
-"""The API of head-to-heads: two systems compared by people."""
+"""The API of head-to-heads: two systems or more compared by people."""
 
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Literal
 
@@ -28,7 +29,7 @@ from apps.evaluation.services.head_to_head import (
     head_to_head_share,
     head_to_head_unshare,
 )
-from measures.head_to_head import Result, Stopping, Verdict
+from measures.head_to_head import Result, Several, Stopping, Verdict
 
 router = Router(tags=["head-to-heads"])
 _ALL = "/projects/{slug}/head-to-heads"
@@ -40,13 +41,25 @@ class AnswersIn(Schema):
     prompt: str | list[dict[str, Any]] = Field(description="a text, or a list of messages")
     response_a: str = Field(description="the first system's answer")
     response_b: str = Field(description="the second system's")
+    response_c: str = Field("", description="that of a further one, and so on to the eighth")
+    response_d: str = ""
+    response_e: str = ""
+    response_f: str = ""
+    response_g: str = ""
+    response_h: str = ""
     group: str = ""
 
 
 class HeadToHeadIn(Schema):
     name: str
     first_name: str = Field(description="the system that is hoped to be better")
-    second_name: str
+    second_name: str = Field(description="the baseline")
+    more_names: list[str] = Field(
+        [], description="of further systems, at most 6, in the order of response_c, response_d …"
+    )
+    pairs_each: int = Field(
+        _DEFAULTS.pairs_each, description="pairs of systems on a prompt, with further systems"
+    )
     source: str | None = Field(
         None, description="a finished evaluation: its policy against its baseline; else `rows`"
     )
@@ -62,11 +75,54 @@ class HeadToHeadIn(Schema):
     priority: float = Field(_DEFAULTS.priority, description="over 0: before all other pairs")
 
 
+class StandingOut(Schema):
+    name: str
+    value: float = Field(description="probability to beat the second system, the baseline")
+    low: float | None = Field(description="of the interval that the plan allows for all together")
+    high: float | None
+    controlled: float | None = Field(description="the same at equal length and side")
+    controlled_low: float | None
+    controlled_high: float | None
+    best_place: int
+    worst_place: int
+    votes: int
+
+
+class DifferenceOut(Schema):
+    first: str
+    second: str
+    value: float | None = Field(description="probability that the first beats the second")
+    low: float | None
+    high: float | None
+    p: float | None = Field(description="that holds at every look the plan allows, before Holm")
+    told: bool = Field(description="after Holm over all differences")
+    wins: int
+    losses: int
+    ties: int
+    both_bad: int
+
+
+class HabitOut(Schema):
+    name: str = Field(description="side: of the left answer; length: for each factor e")
+    value: float = Field(description="log odds")
+    low: float
+    high: float
+
+
+class SeveralOut(Schema):
+    standings: list[StandingOut] = Field(description="best first; empty where none is possible")
+    differences: list[DifferenceOut]
+    habits: list[HabitOut]
+    reason: str = Field(description="why there is no order: not_connected, separated, no_votes")
+    groups: list[list[str]] = Field(description="systems by what votes connect, where not all are")
+
+
 class HeadToHeadOut(Schema):
     id: str
     name: str
     first_name: str
     second_name: str
+    more_names: list[str]
     first: str | None = Field(description="the first system's model")
     second: str | None
     source: str | None
@@ -80,6 +136,8 @@ class HeadToHeadOut(Schema):
     people: int
     outcomes: dict[str, int] | None = Field(description="null until it may be looked at")
     people_needed: int | None
+    flips: int | None = Field(description="votes of one person that it hangs on")
+    several: SeveralOut | None = Field(description="of more than two systems, when it is told")
     running: bool
     stopping: str
     margin: float
@@ -109,6 +167,7 @@ def _told(found: HeadToHead, result: Result | None = None) -> HeadToHeadOut:
         name=found.name,
         first_name=found.first_name,
         second_name=found.second_name,
+        more_names=found.more_names,
         first=found.first_id,
         second=found.second_id,
         source=found.source_id,
@@ -122,6 +181,8 @@ def _told(found: HeadToHead, result: Result | None = None) -> HeadToHeadOut:
         people=result.n_people,
         outcomes=result.outcomes if told else None,
         people_needed=result.people_needed if told else None,
+        flips=result.flips if told else None,
+        several=_several(found, result.several) if told and result.several else None,
         running=found.ended_at is None,
         stopping=found.stopping,
         margin=found.margin,
@@ -130,6 +191,34 @@ def _told(found: HeadToHead, result: Result | None = None) -> HeadToHeadOut:
         created_at=found.created_at,
         ended_at=found.ended_at,
         due_at=found.due_at,
+    )
+
+
+def _several(found: HeadToHead, several: Several) -> SeveralOut:
+    names = found.systems
+    return SeveralOut(
+        standings=[
+            StandingOut(
+                name=names[one.system],
+                value=one.value,
+                low=one.low,
+                high=one.high,
+                controlled=one.controlled,
+                controlled_low=one.controlled_low,
+                controlled_high=one.controlled_high,
+                best_place=one.best,
+                worst_place=one.worst,
+                votes=one.n,
+            )
+            for one in several.standings
+        ],
+        differences=[
+            DifferenceOut(**asdict(one) | {"first": names[one.first], "second": names[one.second]})
+            for one in several.differences
+        ],
+        habits=[HabitOut(**asdict(one)) for one in several.habits],
+        reason=several.reason,
+        groups=[[names[place] for place in group] for group in several.groups],
     )
 
 
@@ -150,7 +239,7 @@ def head_to_heads_list(request: HttpRequest, slug: str) -> list[HeadToHeadOut]:
     _ALL,
     auth=needs("train"),
     response={201: HeadToHeadOut},
-    summary="Have people compare two systems",
+    summary="Have people compare systems",
 )
 def head_to_head_create(request: HttpRequest, slug: str, payload: HeadToHeadIn) -> Status:
     """The plan is fixed from then on. 400 naming the field; then nobody is asked."""

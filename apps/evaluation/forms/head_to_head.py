@@ -13,6 +13,7 @@ from apps.common.errors import DomainError
 from apps.evaluation.models import HeadToHead
 from apps.evaluation.selectors.head_to_head import evaluations
 from apps.evaluation.services.head_to_head import Asked
+from measures.several_systems import MOST_SYSTEMS
 
 LARGEST_FILE = 5_000_000  # bytes
 _DEFAULTS = Asked(name="", first_name="", second_name="")
@@ -29,14 +30,24 @@ class HeadToHeadForm(forms.Form):
     file = forms.FileField(
         label="Or a file of answers",
         required=False,
-        help_text="JSON Lines or CSV with prompt, response_a (the first system's), response_b and "
-        f"perhaps group; at most {LARGEST_FILE // 10**6} MB.",
+        help_text="JSON Lines or CSV with prompt, response_a (the first system's), response_b "
+        "(response_c to response_h of further systems) and perhaps group; at most "
+        f"{LARGEST_FILE // 10**6} MB.",
     )
     name = forms.CharField(max_length=120)
     first_name = forms.CharField(
         label="First system", max_length=80, help_text="The one that is hoped to be better."
     )
-    second_name = forms.CharField(label="Second system", max_length=80)
+    second_name = forms.CharField(
+        label="Second system", max_length=80, help_text="The baseline that others are set beside."
+    )
+    more_names = forms.CharField(
+        label="Further systems",
+        required=False,
+        help_text=f"One name a line, at most {MOST_SYSTEMS - 2}, in the order of response_c, "
+        "response_d … Only with a file.",
+        widget=forms.Textarea({"rows": 3}),
+    )
     prompts = forms.IntegerField(
         label="Prompts at most", help_text="Drawn at random where there are more."
     )
@@ -49,6 +60,12 @@ class HeadToHeadForm(forms.Form):
         label="Votes on a prompt",
         help_text="One is best for the comparison; more only where you want a verdict on each "
         "prompt.",
+    )
+    pairs_each = forms.IntegerField(
+        label="Pairs of systems on a prompt",
+        required=False,
+        help_text="With further systems: how many different pairs of answers to one prompt are "
+        "asked about. Every two systems meet about as often.",
     )
     margin_points = forms.FloatField(
         label="Smallest difference that matters, in points",
@@ -83,6 +100,7 @@ class HeadToHeadForm(forms.Form):
             "prompts": _DEFAULTS.prompts,
             "people": _DEFAULTS.people,
             "votes_each": _DEFAULTS.votes_each,
+            "pairs_each": _DEFAULTS.pairs_each,
             "margin_points": 100 * _DEFAULTS.margin,
             "stopping": _DEFAULTS.stopping,
             "priority": _DEFAULTS.priority,
@@ -96,6 +114,15 @@ class HeadToHeadForm(forms.Form):
     def clean_file(self) -> list[dict[str, Any]]:
         given = self.cleaned_data["file"]
         return rows_of_file(given.name, given.read(LARGEST_FILE + 1)) if given else []
+
+    def clean_more_names(self) -> list[str]:
+        return [
+            line.strip() for line in self.cleaned_data["more_names"].splitlines() if line.strip()
+        ]
+
+    def clean_pairs_each(self) -> int:
+        given = self.cleaned_data["pairs_each"]
+        return _DEFAULTS.pairs_each if given is None else int(given)
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}

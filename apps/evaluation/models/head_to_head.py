@@ -1,4 +1,4 @@
-"""Two systems compared by people: what is asked, who looked at it when, and how it ended."""
+"""Systems compared by people: what is asked, who looked at it when, and how it ended."""
 
 from datetime import datetime, timedelta
 
@@ -12,8 +12,8 @@ from apps.training.models import Checkpoint, Run
 
 
 class HeadToHead(Named):
-    """Answers of two systems to the same prompts, compared by people who do not know whose is
-    whose. `protocol` is fixed before the first vote: prompts, answers and the statistics plan."""
+    """Answers of two systems or more to the same prompts, compared by people who do not know whose
+    is whose. `protocol` is fixed before the first vote: prompts, answers, the statistics plan."""
 
     class Stopping(models.TextChoices):
         ANY_TIME = "any_time", "At any time"
@@ -23,6 +23,9 @@ class HeadToHead(Named):
     name = models.CharField(max_length=120)
     first_name = models.CharField(max_length=80, help_text="the system that is hoped to be better")
     second_name = models.CharField(max_length=80, help_text="what it is compared with")
+    more_names = models.JSONField(
+        default=list, blank=True, help_text="of further systems; the second stays the baseline"
+    )
     first = models.ForeignKey(
         Checkpoint, null=True, blank=True, on_delete=models.RESTRICT, related_name="head_to_heads"
     )
@@ -41,6 +44,9 @@ class HeadToHead(Named):
     n_prompts = models.PositiveIntegerField(help_text="that people are asked about")
     n_alike = models.PositiveIntegerField(
         default=0, help_text="further prompts to which both gave the same answer"
+    )
+    n_pairs = models.PositiveIntegerField(
+        null=True, blank=True, help_text="of answers; empty where there are two systems"
     )
     votes_each = models.PositiveSmallIntegerField(default=1)
     margin = models.FloatField(default=0.05)
@@ -92,6 +98,19 @@ class HeadToHead(Named):
         ]
 
     @property
+    def systems(self) -> list[str]:
+        return [self.first_name, self.second_name, *self.more_names]
+
+    @property
+    def is_several(self) -> bool:
+        return bool(self.more_names)
+
+    @property
+    def title(self) -> str:
+        """Who is compared with whom, in a line."""
+        return f"{self.first_name} against {' and '.join([self.second_name, *self.more_names])}"
+
+    @property
     def due_at(self) -> datetime | None:
         """When it is to be done again, counted from its end; None where it is not, or runs."""
         if self.repeat_days is None or self.ended_at is None:
@@ -99,7 +118,7 @@ class HeadToHead(Named):
         return self.ended_at + timedelta(days=self.repeat_days)
 
     def __str__(self) -> str:
-        return f"{self.first_name} against {self.second_name}"
+        return self.title
 
 
 class Look(models.Model):

@@ -11,12 +11,30 @@ from apps.evaluation.models import HeadToHead, Look
 from apps.evaluation.selectors.head_to_head import Progress, plan_of
 from measures.blocks import Curve, Intervals, Series
 from measures.estimate import Interval
-from measures.head_to_head import Estimate, Result, Stopping, Verdict, votes_needed
-from measures.model_ranking import LEAST_PEOPLE, LEAST_PROMPTS
+from measures.head_to_head import (
+    Difference,
+    Estimate,
+    Result,
+    Several,
+    Stopping,
+    Verdict,
+    least_of,
+    votes_needed,
+)
+from measures.several_systems import BASELINE
 from workers.contract.numbers import percent, share
 
+_EXACT = (
+    "So few prompts allow no estimate of how votes hang together. This interval needs none: it "
+    "rests on the {n} votes that share neither prompt nor person, first come first counted, and "
+    "holds exactly, however often one looks."
+)
 _TONES = {"win": "a", "tie": "tie", "both_bad": "none", "loss": "b"}
 LEAST_CURVE = 3  # looks
+_HABITS = {
+    "side": "The answer on the left",
+    "length": "An answer 2.7 times as long as the other",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +63,7 @@ def context(
         "curve": _curve(found, looks) if told and found.stopping == Stopping.ANY_TIME else None,
         "outcomes": _outcomes(found, result) if told and result.n else [],
         "facts": _facts(found, result, progress) if told and result.n else [],
+        **(_several(found, result.several) if told and result.several else {}),
         "n_looks": len(looks),
         "margin_points": f"{100 * found.margin:g}",
         "protocol": json.dumps(found.protocol, indent=1, ensure_ascii=False),
@@ -56,6 +75,7 @@ def said(found: HeadToHead, result: Result, progress: Progress) -> Said:
     one, other = found.first_name, found.second_name
     estimate = result.estimate
     rate = _rate(estimate)
+    people, prompts = least_of(plan_of(found))
     match result.verdict:
         case Verdict.WAITING if found.stopping == Stopping.AT_THE_END and result.n:
             return Said(
@@ -71,7 +91,7 @@ def said(found: HeadToHead, result: Result, progress: Progress) -> Said:
                 "No votes yet",
                 "The pairs are in the label queue before all others; people see them as ordinary "
                 "pairs and do not learn whose answers they are.",
-                f"Figures come with {LEAST_PEOPLE} people and {LEAST_PROMPTS} prompts.",
+                f"Figures come with {people} people and {prompts} prompts.",
                 "",
                 "hourglass",
             )
@@ -86,16 +106,18 @@ def said(found: HeadToHead, result: Result, progress: Progress) -> Said:
             )
         case Verdict.TOO_FEW_PEOPLE:
             return Said(
-                f"Too few people: {result.n_people} of at least {LEAST_PEOPLE}",
+                f"Too few people: {result.n_people} of at least {people}",
                 "With so few, their own taste decides and not the systems.",
-                f"Invite {LEAST_PEOPLE - result.n_people} or more; further votes of the same "
+                f"Invite {people - result.n_people} or more; further votes of the same "
                 "people do not help.",
                 "warn",
                 "users",
             )
         case Verdict.TOO_FEW_PROMPTS:
             return Said(
-                f"Too few prompts: {result.n_prompts} of at least {LEAST_PROMPTS}",
+                f"Too few prompts: {result.n_prompts} of at least {prompts}"
+                if not found.is_several
+                else f"Too few prompts: each system needs votes on {prompts}",
                 "With so few, the choice of prompts decides and not the systems.",
                 "More come as people vote."
                 if found.ended_at is None
@@ -103,6 +125,19 @@ def said(found: HeadToHead, result: Result, progress: Progress) -> Said:
                 "warn",
                 "hourglass",
             )
+        case Verdict.NOT_CONNECTED | Verdict.SEPARATED | Verdict.BEST:
+            return _said_of_several(found, result)
+        case Verdict.NO_DIFFERENCE if found.is_several:
+            return Said(
+                "No difference worth having",
+                f"Every two systems are within {100 * found.margin:g} points of a half, which was "
+                "said beforehand to be too little to matter.",
+                "Choose by cost and speed.",
+                "good",
+                "circle-check",
+            )
+        case Verdict.NOT_DECIDED | Verdict.UNDECIDED if found.is_several:
+            return _said_of_several(found, result)
         case Verdict.BETTER:
             return Said(
                 f"{one} is better",
@@ -145,6 +180,124 @@ def said(found: HeadToHead, result: Result, progress: Progress) -> Said:
     )
 
 
+def _said_of_several(found: HeadToHead, result: Result) -> Said:
+    several = result.several
+    names = found.systems
+    if several is None:
+        raise ValueError("a verdict of several systems without their figures")
+    if result.verdict == Verdict.NOT_CONNECTED:
+        groups = "; ".join(" and ".join(names[k] for k in group) for group in several.groups)
+        return Said(
+            "The systems cannot be ranked: votes do not connect them",
+            f"Nothing compares these groups with each other: {groups}.",
+            "More votes connect them." if found.ended_at is None else "Ask about more prompts.",
+            "warn",
+            "scale",
+        )
+    if result.verdict == Verdict.SEPARATED:
+        return Said(
+            "The systems cannot be ranked yet",
+            "One of them, or a group, won or lost every vote against the others, so how much "
+            "better or worse it is has no bound. Wins and losses by pair are below.",
+            "More votes bound it." if found.ended_at is None else "Read the wins by pair.",
+            "warn",
+            "scale",
+        )
+    leader = several.standings[0]
+    wins = percent(leader.value)
+    if result.verdict == Verdict.BEST:
+        base = "" if leader.system == BASELINE else f" It beats {names[BASELINE]} in {wins}."
+        return Said(
+            f"{names[leader.system]} is the best of {len(names)}",
+            f"It is above every other, at {percent(found.alpha)} false calls over all "
+            f"{len(several.differences)} differences.{base}",
+            "",
+            "good",
+            "circle-check",
+        )
+    level = [names[one.system] for one in several.standings if one.best == 1]
+    text = f"The votes do not tell which is best of {', '.join(level)}."
+    if found.ended_at is None:
+        return Said("Undecided so far", text, _more(found, result), "", "scale")
+    return Said("Undecided, and no more votes come", text, _more(found, result), "warn", "scale")
+
+
+def _several(found: HeadToHead, several: Several) -> dict[str, Any]:
+    """Tables and chart of more than two systems."""
+    names = found.systems
+    n = sum(one.wins + one.losses + one.ties for one in several.differences)
+    rows = tuple(
+        (
+            names[one.system],
+            Interval(
+                value=one.value,
+                low=one.low,
+                high=one.high,
+                n=one.n,
+                no_interval="few" if one.low is None else None,
+            ),
+        )
+        for one in several.standings
+        if one.system != BASELINE
+    )
+    chart = Intervals(
+        title=f"Wins against {names[BASELINE]}",
+        rows=rows,
+        reference=0.5,
+        reference_label=f"as good as {names[BASELINE]}",
+        note="By the strengths that explain all pairs best (Bradley–Terry). The intervals hold for "
+        "all systems together, and count that votes on one prompt and of one person hang together.",
+    )
+    return {
+        "chart": part_of(chart) if rows and rows[0][1].low is not None else None,
+        "standings": [
+            {
+                "place": f"{one.best}" if one.best == one.worst else f"{one.best}–{one.worst}",
+                "name": names[one.system],
+                "is_baseline": one.system == BASELINE,
+                "wins": _with_bounds(one.value, one.low, one.high),
+                "controlled": _with_bounds(one.controlled, one.controlled_low, one.controlled_high),
+                "n": one.n,
+            }
+            for one in several.standings
+        ],
+        "differences": [
+            {
+                "first": names[one.first],
+                "second": names[one.second],
+                "wins": _with_bounds(one.value, one.low, one.high),
+                "told": _better(names, one),
+                "one": one,
+            }
+            for one in several.differences
+        ],
+        "habits": [
+            {
+                "name": _HABITS[one.name],
+                "value": f"{one.value:+.2f}".replace("-", "−"),
+                "spread": f"{one.low:+.2f} to {one.high:+.2f}".replace("-", "−"),
+            }
+            for one in several.habits
+        ],
+        "baseline": names[BASELINE],
+        "n_clear": n,
+    }
+
+
+def _better(names: list[str], one: Difference) -> str:
+    if not one.told or one.value is None:
+        return "not told"
+    return f"{names[one.first if one.value > 0.5 else one.second]} is better"
+
+
+def _with_bounds(value: float | None, low: float | None, high: float | None) -> str:
+    if value is None:
+        return "—"
+    if low is None or high is None:
+        return percent(value)
+    return f"{percent(value)} ({100 * low:.0f} to {100 * high:.0f} %)"
+
+
 def _rate(estimate: Estimate | None) -> str:
     if estimate is None:
         return "no share"
@@ -154,6 +307,11 @@ def _rate(estimate: Estimate | None) -> str:
 def _more(found: HeadToHead, result: Result) -> str:
     """What would decide it: people before votes."""
     estimate = result.estimate
+    if estimate is not None and estimate.exact_votes is not None:
+        return (
+            f"Only {estimate.exact_votes} votes share neither prompt nor person, and with so few "
+            "prompts nothing else may be counted on: ask about 20 prompts or more."
+        )
     if result.people_needed:
         return (
             f"Ask more people: their tastes differ so much that {result.n_people} cannot tell a "
@@ -201,7 +359,9 @@ def _chart(found: HeadToHead, result: Result, estimate: Estimate) -> Part | None
             rows=tuple(rows),
             reference=0.5,
             reference_label="neither is better",
-            note="Ties and votes that both are bad count as half a win. Votes on one prompt, and "
+            note=_EXACT.format(n=estimate.exact_votes)
+            if estimate.exact_votes is not None
+            else "Ties and votes that both are bad count as half a win. Votes on one prompt, and "
             "votes of one person, hang together; both intervals count that. Decided by the first "
             "row."
             if any_time
@@ -233,13 +393,14 @@ def _curve(found: HeadToHead, looks: list[Look]) -> Part | None:
 
 def _outcomes(found: HeadToHead, result: Result) -> list[dict[str, Any]]:
     words = {
+        "prefers_one": "One is better",
         "win": f"{found.first_name} better",
         "tie": "Tie",
         "both_bad": "Both bad",
         "loss": f"{found.second_name} better",
     }
     return [
-        {"label": words[name], "n": n, "share": percent(n / result.n), "tone": _TONES[name]}
+        {"label": words[name], "n": n, "share": percent(n / result.n), "tone": _TONES.get(name, "")}
         for name, n in result.outcomes.items()
     ]
 
@@ -271,7 +432,8 @@ def _facts(found: HeadToHead, result: Result, progress: Progress) -> list[tuple[
             (
                 "Stood on the left",
                 percent(result.left_share),
-                f"of votes, {found.first_name}; {percent(0.5)} is even",
+                f"of votes, {'the answer drawn as A' if found.is_several else found.first_name}; "
+                f"{percent(0.5)} is even",
             )
         )
     if result.pull is not None:
@@ -284,7 +446,7 @@ def _facts(found: HeadToHead, result: Result, progress: Progress) -> list[tuple[
             f"{progress.n_skips:,}",
             f"{progress.skips_first_left:,} with {found.first_name} on the left, "
             f"{progress.skips_second_left:,} with {found.second_name}"
-            if progress.n_skips
+            if progress.n_skips and not found.is_several
             else "",
         )
     )
@@ -295,7 +457,9 @@ def _facts(found: HeadToHead, result: Result, progress: Progress) -> list[tuple[
             (
                 "Hangs on",
                 f"{result.flips:,} vote{'s' if result.flips > 1 else ''}",
-                "of one person: without them it is even or the other way",
+                "of one person: without them another system stands first"
+                if found.is_several
+                else "of one person: without them it is even or the other way",
             )
         )
     return facts

@@ -1,5 +1,6 @@
 """Votes of a head-to-head as arrays, and what they say."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -14,7 +15,21 @@ from apps.evaluation.selectors.outputs import IS_FILE
 from apps.labeling.models import Answer, Choice, Skip, Slot, Task
 from apps.labeling.texts import plain
 from apps.training.models import Artifact, Run
-from measures.head_to_head import Estimate, Plan, Result, Stopping, Verdict, Votes, result_of
+from measures.head_to_head import (
+    Difference,
+    Estimate,
+    Habit,
+    Plan,
+    Result,
+    Several,
+    Standing,
+    Stopping,
+    Verdict,
+    Votes,
+    result_of,
+)
+from measures.model_ranking import ModelVotes
+from measures.several_systems import several_result
 
 _SCORES = {Choice.A: 1.0, Choice.B: 0.0, Choice.TIE: 0.5, Choice.BOTH_BAD: 0.5}
 _LEFT = {"a": 1.0, "b": 0.0}  # response A is the first system's
@@ -42,6 +57,7 @@ def plan_of(found: HeadToHead) -> Plan:
         margin=found.margin,
         alpha=found.alpha,
         stopping=Stopping(found.stopping),
+        pairs=found.n_pairs,
     )
 
 
@@ -56,6 +72,39 @@ def votes_of(found: HeadToHead) -> Votes:
         person=np.array([row[3] for row in rows], dtype=np.int64),
         left=np.array([_LEFT.get(row[1], np.nan) for row in rows], dtype=float),
     )
+
+
+def model_votes_of(found: HeadToHead) -> ModelVotes:
+    """The same of several systems, which the id of a pair names by their places; lengths are
+    characters of the answers."""
+    columns = ("choice", "left_is", "task__prompt_id", "annotator_id", "task_id")
+    rows = list(_answers(found).values_list(*columns))
+    pairs = {}
+    tasks = tasks_of(found).values_list(
+        *("pk", "external_id", "response_a__messages", "response_b__messages")
+    )
+    for key, name, one, other in tasks:
+        first, second = (int(place) for place in name.rsplit("-", 2)[1:])
+        pairs[key] = first, second, math.log(max(len(plain(one)), 1) / max(len(plain(other)), 1))
+    scores = _SCORES | {Choice.BOTH_BAD: np.nan}
+    asked = [pairs[row[4]] for row in rows]
+    return ModelVotes(
+        n_models=len(found.systems),
+        first=np.array([one[0] for one in asked], dtype=np.int64),
+        second=np.array([one[1] for one in asked], dtype=np.int64),
+        score=np.array([scores[Choice(row[0])] for row in rows], dtype=float),
+        prompt=np.array([row[2] for row in rows], dtype=np.int64),
+        person=np.array([row[3] for row in rows], dtype=np.int64),
+        side=np.array([_LEFT.get(row[1], 0.5) - 0.5 for row in rows], dtype=float),
+        length=np.array([one[2] for one in asked], dtype=float),
+    )
+
+
+def result_by_votes(found: HeadToHead, *, ended: bool = False) -> Result:
+    """By the votes there are now, whatever was kept."""
+    if found.is_several:
+        return several_result(model_votes_of(found), plan_of(found), ended=ended)
+    return result_of(votes_of(found), plan_of(found), ended=ended)
 
 
 def votes_count(found: HeadToHead) -> int:
@@ -81,7 +130,7 @@ def result_now(found: HeadToHead) -> Result:
     """As it ended, else by the votes so far."""
     if found.result is not None:
         return result_from(found.result)
-    return result_of(votes_of(found), plan_of(found), ended=not found.pairs.is_open)
+    return result_by_votes(found, ended=not found.pairs.is_open)
 
 
 def result_to_json(result: Result) -> dict[str, Any]:
@@ -89,12 +138,24 @@ def result_to_json(result: Result) -> dict[str, Any]:
 
 
 def result_from(kept: dict[str, Any]) -> Result:
-    estimate = kept["estimate"]
+    estimate, several = kept["estimate"], kept.get("several")
     return Result(
         **kept
         | {
             "verdict": Verdict(kept["verdict"]),
             "estimate": Estimate(**estimate) if estimate else None,
+            "several": _several_from(several) if several else None,
+        }
+    )
+
+
+def _several_from(kept: dict[str, Any]) -> Several:
+    return Several(
+        **kept
+        | {
+            "standings": [Standing(**one) for one in kept["standings"]],
+            "differences": [Difference(**one) for one in kept["differences"]],
+            "habits": [Habit(**one) for one in kept["habits"]],
         }
     )
 
@@ -135,7 +196,7 @@ def progress_of(found: HeadToHead) -> Progress:
     slots = Slot.objects.filter(task__in=asked)
     return Progress(
         n_votes=answers["n"],
-        planned=found.n_prompts * found.votes_each,
+        planned=plan_of(found).votes,
         n_people=answers["people"],
         skips_first_left=sides.get("a", 0),
         skips_second_left=sides.get("b", 0),
@@ -161,10 +222,11 @@ def shared_get(key: str, *, now: Any) -> HeadToHead | None:
 
 
 def overdue(*, project: Project, now: Any) -> list[HeadToHead]:
-    """Those that were to be done again by now and were not: newest of each two systems only."""
-    newest: dict[tuple[Any, Any], HeadToHead] = {}
+    """Those that were to be done again by now and were not: newest of the same systems only."""
+    newest: dict[tuple[Any, ...], HeadToHead] = {}
     for one in head_to_heads(project=project).order_by("created_at"):
-        newest[one.first_id or one.first_name, one.second_id or one.second_name] = one
+        pair = one.first_id or one.first_name, one.second_id or one.second_name
+        newest[(*pair, *one.more_names)] = one
     return [one for one in newest.values() if one.due_at is not None and one.due_at < now]
 
 
@@ -178,20 +240,24 @@ def evaluations(*, project: Project) -> list[Run]:
 
 
 def votes_rows(found: HeadToHead) -> Iterator[dict[str, Any]]:
-    """For a file: each current vote in order, people as numbers of this comparison."""
+    """For a file: each current vote in order, people as numbers of this comparison; of several
+    systems with the names of the two that were shown."""
     people: dict[int, int] = {}
-    names = {
-        Choice.A: "first",
-        Choice.B: "second",
-        Choice.TIE: "tie",
-        Choice.BOTH_BAD: "both_bad",
-    }
     rows = _answers(found).select_related("task__prompt")
     for answer in rows.iterator(chunk_size=500):
+        shown = ("first", "second")
+        if found.is_several:
+            places = (answer.task.external_id or "").rsplit("-", 2)[1:]
+            shown = (found.systems[int(places[0])], found.systems[int(places[1])])
+        names = dict(zip((Choice.A, Choice.B), shown, strict=True)) | {
+            Choice.TIE: "tie",
+            Choice.BOTH_BAD: "both_bad",
+        }
         yield {
             "prompt": plain(answer.task.prompt.messages),
+            **({"one": shown[0], "other": shown[1]} if found.is_several else {}),
             "preferred": names[Choice(answer.choice)],
-            "left": {"a": "first", "b": "second"}.get(answer.left_is, ""),
+            "left": dict(zip("ab", shown, strict=True)).get(answer.left_is, ""),
             "person": people.setdefault(answer.annotator_id, len(people) + 1),
             "seconds": "" if answer.active_ms is None else answer.active_ms / 1000,
             "cast_at": answer.cast_at.isoformat(),

@@ -1,11 +1,13 @@
-"""Comparing two systems by people: opened with a plan that is fixed, looked at, ended."""
+"""Comparing systems by people: opened with a plan that is fixed, looked at, ended."""
 
 import hashlib
 import math
 import secrets
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import combinations
 from typing import Any
 
 from django.db import transaction
@@ -20,48 +22,59 @@ from apps.common.errors import Conflict, DomainError
 from apps.common.models import longest, short_id
 from apps.evaluation.models import HeadToHead, Look
 from apps.evaluation.selectors.head_to_head import (
-    plan_of,
     progress_of,
+    result_by_votes,
     result_now,
     result_to_json,
     votes_count,
-    votes_of,
 )
 from apps.evaluation.selectors.outputs import models_of, outputs_of, prompt_facts
+from apps.labeling.models import EvaluationSet, Task
 from apps.labeling.services.blind import blind_pairs_close, blind_pairs_queue
 from apps.labeling.services.importing import MOST_BLIND_VOTES
 from apps.labeling.texts import BadMessages, Messages, fingerprint, messages_from
 from apps.monitoring.services.incidents import incident_open
 from apps.training.models import Checkpoint, Run
-from measures.head_to_head import FINAL, Plan, Result, Stopping, Verdict, result_of
+from measures.head_to_head import FINAL, LEAST_EXACT, Plan, Result, Stopping, Verdict
 from measures.model_ranking import LEAST_PEOPLE, LEAST_PROMPTS
+from measures.several_systems import BASELINE, LEAST_SYSTEMS, MOST_SYSTEMS
 from workers.contract.protocol import content_sha256
 
 MOST_PROMPTS = 5_000
 MOST_DAYS = 365
 NO_ANSWER = "(This answer is empty.)"
 STATISTICS = 1  # raised whenever the same votes would give other figures
-_FIELDS = ("prompt", "response_a", "response_b", "group")
+ANSWERS = tuple(f"response_{letter}" for letter in "abcdefgh")  # of each system, in their order
+MOST_PAIRS = MOST_SYSTEMS * (MOST_SYSTEMS - 1) // 2
 
 
 @dataclass(frozen=True, slots=True)
-class PairOfAnswers:
-    """A prompt and what the two systems said."""
+class Answers:
+    """A prompt and what each system said, in their order."""
 
     prompt: Messages
-    first: str
-    second: str
+    texts: tuple[str, ...]
     facts: Mapping[str, str]
 
     @property
     def alike(self) -> bool:
-        return self.first.strip() == self.second.strip()
+        return len({text.strip() for text in self.texts}) == 1
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two systems' answers to one prompt, by the systems' places."""
+
+    answers: Answers
+    one: int
+    other: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """What is planned. people: how many are wanted to share the votes evenly; nobody gives more
-    than half as many again as an even share. prompts: at most so many, drawn by the id."""
+    than half as many again as an even share. prompts: at most so many, drawn by the id. more_names:
+    of further systems; pairs_each: pairs of systems on a prompt, where there are more than two."""
 
     name: str
     first_name: str
@@ -73,6 +86,12 @@ class Asked:
     stopping: str = Stopping.ANY_TIME
     repeat_days: int | None = None
     priority: float = 1.0
+    more_names: Sequence[str] = ()
+    pairs_each: int = 1
+
+    @property
+    def systems(self) -> list[str]:
+        return [name.strip() for name in (self.first_name, self.second_name, *self.more_names)]
 
 
 @transaction.atomic
@@ -87,53 +106,61 @@ def head_to_head_open(
     """Put the pairs into the label queue and fix what will be concluded from which votes.
 
     source: a finished evaluation, whose policy is the first system and whose baseline the second;
-    else rows with `prompt`, `response_a` of the first, `response_b` of the second and perhaps
-    `group`. Prompts to which both gave the same answer are asked about nobody and count as ties.
-    Raises `DomainError` naming the field (or the row), and then nobody is asked.
+    else rows with `prompt`, `response_a` of the first, `response_b` of the second (`response_c` to
+    `response_h` of further ones) and perhaps `group`. Prompts to which both of two gave the same
+    answer are asked about nobody and count as ties; of more systems only answers that differ are
+    paired, so that strengths are of prompts on which they do. Raises `DomainError` naming the field
+    (or the row), and then nobody is asked.
     """
     _asked_check(asked)
-    found = answers_of_run(source) if source is not None else answers_of_rows(rows)
+    found = answers_of_run(source) if source else answers_of_rows(rows, len(asked.systems))
+    if source is not None and asked.more_names:
+        raise DomainError(
+            "An evaluation has the answers of two systems; bring those of more as rows.",
+            field="source",
+            code="two_systems",
+        )
     found = _once(found)
     key = short_id()
     drawn = sorted(found, key=lambda pair: _digest(key, fingerprint(pair.prompt)))[: asked.prompts]
     differ = [pair for pair in drawn if not pair.alike]
     if not differ:
         raise DomainError(
-            "Both systems gave the same answer to every prompt, so there is nothing to compare.",
+            "The systems gave the same answer to every prompt, so there is nothing to compare.",
             code="all_alike",
             field="source",
         )
-    if len(differ) < LEAST_PROMPTS:
-        raise DomainError(
-            f"{len(differ)} prompts with two different answers; {LEAST_PROMPTS} are needed before "
-            "anything can be said. Evaluate on more prompts.",
-            code="too_few_prompts",
-            field="source",
-        )
+    _enough(asked, len(differ), f"{len(differ)} prompts with two different answers")
+    drawn_pairs = pairs_drawn(key, differ, len(asked.systems), asked.pairs_each)
+    if asked.more_names:
+        _connected(asked, drawn_pairs)
     first, second = _checkpoints(source)
-    even = math.ceil(len(differ) * asked.votes_each / asked.people)
+    even = math.ceil(len(drawn_pairs) * asked.votes_each / asked.people)
     pairs, report = blind_pairs_queue(
         project=project,
-        rows=[_row(key, n, pair, first, second, asked) for n, pair in enumerate(differ, start=1)],
+        rows=[
+            _row(key, n, pair, first, second, asked) for n, pair in enumerate(drawn_pairs, start=1)
+        ],
         batch=f"head-to-head {key}",
         votes=asked.votes_each,
         most_each=math.ceil(1.5 * even),
         priority=asked.priority,
     )
-    asked_about = report.n_created - report.n_review
-    if asked_about < LEAST_PROMPTS:
-        raise DomainError(
-            f"{report.n_review} pairs hold a phrase that this project sends to review, which "
-            f"leaves {asked_about}; {LEAST_PROMPTS} are needed.",
-            code="too_few_prompts",
-            field="source",
-        )
+    n_pairs = report.n_created - report.n_review
+    prompts = _prompts_asked(pairs) if asked.more_names else n_pairs
+    _enough(
+        asked,
+        prompts,
+        f"{report.n_review} pairs hold a phrase that this project sends to review, which leaves "
+        f"{prompts}",
+    )
     plan = Plan(
-        prompts=asked_about,
+        prompts=prompts,
         alike=len(drawn) - len(differ),
         votes_each=asked.votes_each,
         margin=asked.margin,
         stopping=Stopping(asked.stopping),
+        pairs=n_pairs if asked.more_names else None,
     )
     protocol = _protocol(differ, plan, asked, source, first, second)
     made = HeadToHead.objects.create(
@@ -142,6 +169,8 @@ def head_to_head_open(
         name=asked.name.strip(),
         first_name=asked.first_name.strip(),
         second_name=asked.second_name.strip(),
+        more_names=asked.systems[2:],
+        n_pairs=plan.pairs,
         first=first,
         second=second,
         source=source,
@@ -162,7 +191,7 @@ def head_to_head_open(
         actor=user,
         project=project,
         subject=made.pk,
-        details={"pairs": len(differ), "votes": plan.votes, "protocol": made.protocol_sha256},
+        details={"pairs": len(drawn_pairs), "votes": plan.votes, "protocol": made.protocol_sha256},
     )
     return made
 
@@ -175,8 +204,9 @@ def _asked_check(asked: Asked) -> None:
             raise DomainError(f"From 1 to {most} characters.", field=field)
     if asked.first_name.strip() == asked.second_name.strip():
         raise DomainError("The two systems need different names.", field="second_name")
+    _more_check(asked)
     whole = {
-        "prompts": (LEAST_PROMPTS, MOST_PROMPTS),
+        "prompts": (LEAST_PROMPTS if asked.more_names else LEAST_EXACT, MOST_PROMPTS),
         "people": (LEAST_PEOPLE, 1_000),
         "votes_each": (1, MOST_BLIND_VOTES),
     }
@@ -195,7 +225,114 @@ def _asked_check(asked: Asked) -> None:
         raise DomainError(f"From 1 to {MOST_DAYS} days.", field="repeat_days")
 
 
-def answers_of_run(source: Run) -> list[PairOfAnswers]:
+def _more_check(asked: Asked) -> None:
+    most = longest(HeadToHead, "first_name")
+    systems = asked.systems
+    for number, name in enumerate(systems[2:], start=3):
+        if not name or len(name) > most or "\x00" in name:
+            raise DomainError(f"System {number}: from 1 to {most} characters.", field="more_names")
+        if systems.count(name) > 1:
+            raise DomainError(f"'{name}' names two systems.", field="more_names")
+    if len(systems) > MOST_SYSTEMS:
+        raise DomainError(
+            f"{len(systems)} systems; from {LEAST_SYSTEMS} to {MOST_SYSTEMS} where there are more "
+            "than two.",
+            field="more_names",
+        )
+    pairs = len(systems) * (len(systems) - 1) // 2
+    if not 1 <= asked.pairs_each <= pairs:
+        raise DomainError(
+            f"From 1 to {pairs}: {len(systems)} systems have so many pairs.", field="pairs_each"
+        )
+
+
+def _enough(asked: Asked, prompts: int, found: str) -> None:
+    """`DomainError` with the number that is needed where nothing could be concluded."""
+    least = LEAST_PROMPTS if asked.more_names else LEAST_EXACT
+    if prompts < least:
+        raise DomainError(
+            f"{found}; {least} are needed before anything can be said. Bring more prompts.",
+            code="too_few_prompts",
+            field="source",
+        )
+    if prompts < LEAST_PROMPTS and asked.people < LEAST_EXACT:
+        raise DomainError(
+            f"With fewer than {LEAST_PROMPTS} prompts each person's votes count as one, and "
+            f"{LEAST_EXACT} people are the fewest that can tell.",
+            code="too_few_people",
+            field="people",
+        )
+
+
+def pairs_drawn(key: str, differ: Sequence[Answers], systems: int, each: int) -> list[Pair]:
+    """On every prompt `each` pairs of systems whose answers differ: of those the least asked about
+    so far, so that each two systems meet about as often, and each is response A as often as B."""
+    if systems == 2:
+        return [Pair(answers, 0, 1) for answers in differ]
+    met: Counter[tuple[int, int]] = Counter()
+    ahead: Counter[int] = Counter()  # how much more often a system is A than B
+    found = []
+    for answers in differ:
+        texts = [text.strip() for text in answers.texts]
+        could = [
+            pair for pair in combinations(range(systems), 2) if texts[pair[0]] != texts[pair[1]]
+        ]
+        place = fingerprint(answers.prompt)
+        could.sort(key=lambda pair: (met[pair], _digest(key, f"{place} {pair}")))
+        for one, other in could[:each]:
+            met[one, other] += 1
+            if ahead[one] > ahead[other] or (
+                ahead[one] == ahead[other] and _digest(key, f"{place} {one}") < "8"
+            ):
+                one, other = other, one
+            ahead[one] += 1
+            ahead[other] -= 1
+            found.append(Pair(answers, one, other))
+    return found
+
+
+def _connected(asked: Asked, pairs: Sequence[Pair]) -> None:
+    """`DomainError` where the pairs would not join all systems, or ask too little about one."""
+    names = asked.systems
+    groups = [{place} for place in range(len(names))]
+    prompts: dict[int, set[int]] = {place: set() for place in range(len(names))}
+    for pair in pairs:
+        joined = [group for group in groups if group & {pair.one, pair.other}]
+        if len(joined) > 1:
+            groups = [group for group in groups if group not in joined] + [set().union(*joined)]
+        for place in (pair.one, pair.other):
+            prompts[place].add(id(pair.answers))
+    if len(groups) > 1:
+        told = "; ".join(", ".join(names[place] for place in sorted(group)) for group in groups)
+        raise DomainError(
+            "Nothing would compare these groups of systems, whose answers are the same wherever "
+            f"they meet: {told}.",
+            code="not_connected",
+            field="rows",
+        )
+    place = min(prompts, key=lambda place: len(prompts[place]))
+    if len(prompts[place]) < LEAST_PROMPTS:
+        raise DomainError(
+            f"{names[place]} would be compared on {len(prompts[place])} prompts; {LEAST_PROMPTS} "
+            "are needed for each system. Bring more prompts, or ask about more pairs on each.",
+            code="too_few_prompts",
+            field="pairs_each",
+        )
+
+
+def _prompts_asked(pairs: EvaluationSet) -> int:
+    """Prompts with a pair that people are asked about."""
+    asked = Task.objects.filter(
+        pk__gte=pairs.first_task,
+        pk__lte=pairs.last_task,
+        project=pairs.project_id,
+        kind=Task.Kind.BLIND,
+        state=Task.State.OPEN,
+    )
+    return asked.values("prompt").distinct().count()
+
+
+def answers_of_run(source: Run) -> list[Answers]:
     """What a finished evaluation kept. Raises `Conflict` where it kept nothing."""
     if source.kind != Run.Kind.EVALUATE or source.state != Run.State.FINISHED:
         raise Conflict(
@@ -203,23 +340,28 @@ def answers_of_run(source: Run) -> list[PairOfAnswers]:
         )
     facts = prompt_facts(source)
     return [
-        PairOfAnswers(one.prompt, one.response, one.other, facts.get(fingerprint(one.prompt), {}))
+        Answers(one.prompt, (one.response, one.other), facts.get(fingerprint(one.prompt), {}))
         for one in outputs_of(source)
     ]
 
 
-def answers_of_rows(rows: Sequence[Mapping[str, Any]]) -> list[PairOfAnswers]:
-    """Raises `DomainError` naming the first row and field that is not as expected."""
+def answers_of_rows(rows: Sequence[Mapping[str, Any]], systems: int = 2) -> list[Answers]:
+    """Of so many systems. Raises `DomainError` naming the first row and field that is not as
+    expected."""
     if not rows:
         raise DomainError("Choose an evaluation, or give rows.", field="rows", code="no_rows")
     if len(rows) > 4 * MOST_PROMPTS:
         raise DomainError(f"At most {4 * MOST_PROMPTS:,} rows.", field="rows")
     found = []
+    named = ANSWERS[:systems]
+    fields = ("prompt", *named, "group")
     for number, row in enumerate(rows, start=1):
         try:
-            if unknown := sorted(set(row) - set(_FIELDS)):
-                raise ValueError(f"{unknown[0]} is not a field; {', '.join(_FIELDS)} are")
-            texts = {name: row.get(name) for name in ("response_a", "response_b")}
+            if unknown := sorted(set(row) - set(fields)):
+                raise ValueError(
+                    f"{unknown[0]} is not a field of {systems} systems; {', '.join(fields)} are"
+                )
+            texts = {name: row.get(name) for name in named}
             if wrong := [name for name, text in texts.items() if not isinstance(text, str)]:
                 raise ValueError(f"{wrong[0]} is not a text")
             group = row.get("group") or ""
@@ -227,10 +369,9 @@ def answers_of_rows(rows: Sequence[Mapping[str, Any]]) -> list[PairOfAnswers]:
                 raise ValueError("group is not a text")
             prompt = messages_from(row.get("prompt"), role="user")
             found.append(
-                PairOfAnswers(
+                Answers(
                     prompt,
-                    str(texts["response_a"]),
-                    str(texts["response_b"]),
+                    tuple(map(str, texts.values())),
                     {"group": group} if group else {},
                 )
             )
@@ -241,7 +382,7 @@ def answers_of_rows(rows: Sequence[Mapping[str, Any]]) -> list[PairOfAnswers]:
     return found
 
 
-def _once(pairs: Sequence[PairOfAnswers]) -> list[PairOfAnswers]:
+def _once(pairs: Sequence[Answers]) -> list[Answers]:
     """Each prompt once: a second answer to it would count one prompt for two."""
     return list({fingerprint(pair.prompt): pair for pair in reversed(pairs)}.values())
 
@@ -257,24 +398,32 @@ def _checkpoints(source: Run | None) -> tuple[Checkpoint | None, Checkpoint | No
 def _row(
     key: str,
     number: int,
-    pair: PairOfAnswers,
+    pair: Pair,
     first: Checkpoint | None,
     second: Checkpoint | None,
     asked: Asked,
 ) -> dict[str, Any]:
+    """Of several systems the id ends with the places of the two."""
+    one, other = (pair.answers.texts[place] for place in (pair.one, pair.other))
+    models = (first, second)
+    origins = [
+        model.pk if place < 2 and (model := models[place]) else asked.systems[place]
+        for place in (pair.one, pair.other)
+    ]
+    places = f"-{pair.one}-{pair.other}" if asked.more_names else ""
     return {
-        "id": f"{key}-{number}",
-        "prompt": pair.prompt,
-        "response_a": pair.first if pair.first.strip() else NO_ANSWER,
-        "response_b": pair.second if pair.second.strip() else NO_ANSWER,
-        "origin_ref_a": first.pk if first else asked.first_name.strip(),
-        "origin_ref_b": second.pk if second else asked.second_name.strip(),
-        **{name: value for name, value in pair.facts.items() if value},
+        "id": f"{key}-{number}{places}",
+        "prompt": pair.answers.prompt,
+        "response_a": one if one.strip() else NO_ANSWER,
+        "response_b": other if other.strip() else NO_ANSWER,
+        "origin_ref_a": origins[0],
+        "origin_ref_b": origins[1],
+        **{name: value for name, value in pair.answers.facts.items() if value},
     }
 
 
 def _protocol(
-    pairs: Sequence[PairOfAnswers],
+    pairs: Sequence[Answers],
     plan: Plan,
     asked: Asked,
     source: Run | None,
@@ -284,13 +433,17 @@ def _protocol(
     """What the conclusion rests on. Two head-to-heads with the same hash asked the same question
     of the same answers."""
     pairs = sorted(pairs, key=lambda pair: fingerprint(pair.prompt))
-    return {
+    answers = [
+        content_sha256([[fingerprint(p.prompt), p.texts[place]] for p in pairs])
+        for place in range(len(asked.systems))
+    ]
+    made: dict[str, Any] = {
         "kind": "head_to_head",
         "statistics": STATISTICS,
         "prompts": content_sha256([fingerprint(pair.prompt) for pair in pairs]),
         "answers": {
-            "first": content_sha256([[fingerprint(p.prompt), p.first] for p in pairs]),
-            "second": content_sha256([[fingerprint(p.prompt), p.second] for p in pairs]),
+            "first": answers[0],
+            "second": answers[1],
         },
         "systems": {
             "first": {"name": asked.first_name.strip(), "sha256": first.sha256 if first else ""},
@@ -312,6 +465,19 @@ def _protocol(
             "clusters": ["prompt", "person"],
         },
     }
+    if plan.is_exact:
+        made["plan"] |= {"interval": "exact, by votes that share neither prompt nor person"}
+    if asked.more_names:
+        made["answers"] |= {"more": answers[2:]}
+        made["systems"] |= {"more": [{"name": name, "sha256": ""} for name in asked.systems[2:]]}
+        made["plan"] |= {
+            "estimand": "Bradley-Terry strengths against the second system; a tie is half a win, "
+            "both bad is left out",
+            "pairs": plan.pairs,
+            "pairs_each": asked.pairs_each,
+            "multiplicity": "Holm over all differences",
+        }
+    return made
 
 
 def _digest(key: str, text: str) -> str:
@@ -324,7 +490,7 @@ def _digest(key: str, text: str) -> str:
 def head_to_head_look(*, head_to_head: HeadToHead, by: User | None) -> Result:
     """What the votes say now; that somebody saw it is written down, once a person and number of
     votes. A comparison that is decided, or has all its votes, ends with this."""
-    result = result_of(votes_of(head_to_head), plan_of(head_to_head))
+    result = result_by_votes(head_to_head)
     if result.verdict != Verdict.WAITING and result.n:
         estimate = result.estimate
         Look.objects.get_or_create(
@@ -358,7 +524,7 @@ def head_to_head_end(*, head_to_head: HeadToHead, by: User | None) -> HeadToHead
     if found.ended_at is not None:
         return found
     blind_pairs_close(evaluation_set=found.pairs)
-    result = result_of(votes_of(found), plan_of(found), ended=True)
+    result = result_by_votes(found, ended=True)
     found.ended_at, found.ended_by = timezone.now(), by
     found.verdict, found.result = result.verdict.value, result_to_json(result)
     found.save(update_fields=["ended_at", "ended_by", "verdict", "result", "updated_at"])
@@ -378,13 +544,21 @@ def head_to_head_end(*, head_to_head: HeadToHead, by: User | None) -> HeadToHead
         path=reverse("evaluation:head_to_head", args=[found.project.slug, found.pk]),
         by=by,
     )
-    if result.verdict == Verdict.WORSE:
+    if result.verdict == Verdict.WORSE or _baseline_is_better(result):
         _alarm(found, result)
     return found
 
 
 _ENDED = gettext_noop("The head-to-head %(name)s has ended.")
 RULE = "people_prefer_other"
+
+
+def _baseline_is_better(result: Result) -> bool:
+    """Of several systems: whether the first is told to be worse than the baseline."""
+    return result.several is not None and any(
+        one.told and (one.first, one.second) == (0, BASELINE) and (one.value or 0.0) < 0.5
+        for one in result.several.differences
+    )
 
 
 def _alarm(found: HeadToHead, result: Result) -> None:

@@ -109,6 +109,8 @@ def _suggested(request: Request) -> dict[str, Any]:
             "source": before.source_id or "",
             "margin_points": 100 * before.margin,
             "people": plan.get("people"),
+            "more_names": "\n".join(before.more_names),
+            "pairs_each": plan.get("pairs_each", 1),
         }
     key = request.GET.get("run", "")
     run = next((one for one in evaluations(project=request.project) if one.pk == key), None)
@@ -191,7 +193,8 @@ def head_to_head_csv(request: Request, head_to_head_id: str) -> HttpResponse:
     if found.ended_at is None:
         raise Http404("it has not ended")
     text = io.StringIO(newline="")
-    file = csv.DictWriter(text, _COLUMNS)
+    columns = (_COLUMNS[0], "one", "other", *_COLUMNS[1:]) if found.is_several else _COLUMNS
+    file = csv.DictWriter(text, columns)
     file.writeheader()
     file.writerows(votes_rows(found))
     response = HttpResponse(text.getvalue(), content_type="text/csv; charset=utf-8")

@@ -484,9 +484,11 @@ class AsyncClient:
         rows: Sequence[Mapping[str, Any]] = (),
         **plan: Any,
     ) -> types.HeadToHead:
-        """Have people compare two systems, named `first` and `second`. source: a finished
-        evaluation, by its id; else rows with prompt, response_a and response_b. plan: prompts,
-        people, votes_each, margin, stopping (any_time or at_the_end), repeat_days, priority."""
+        """Have people compare two systems, named `first` and `second`, or more: more_names lists
+        the others, and `second` is the baseline. source: a finished evaluation of two, by its id;
+        else rows with prompt, response_a, response_b (response_c …). plan: prompts, people,
+        votes_each, pairs_each, more_names, margin, stopping (any_time or at_the_end), repeat_days,
+        priority."""
         body = {"name": name, "first_name": first, "second_name": second, **plan}
         body |= {"source": source} if source else {"rows": [dict(row) for row in rows]}
         return await self._transport.send(operations.head_to_head_open(project, body))

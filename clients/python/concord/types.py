@@ -1208,15 +1208,18 @@ class Checklist(Answered):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadToHead(Answered):
-    """Two systems compared by people. verdict: better or worse (the first system), no_difference,
+    """Systems compared by people. verdict: better or worse (the first system), no_difference,
     undecided, not_decided, waiting, too_few_people, too_few_prompts or one_sided; `says` has it in
     words. value, low, high: the share that the first system wins, ties as half, with the interval
-    that its plan allows. `outcomes` is None until the result may be looked at."""
+    that its plan allows. Of more than two systems (`more_names`) verdict may also be best,
+    not_connected or separated, and `several` has standings, differences and habits.
+    `outcomes` is None until the result may be looked at."""
 
     id: str
     name: str
     first_name: str
     second_name: str
+    more_names: tuple[str, ...] = field(metadata={"read": tuple})
     first: str | None
     second: str | None
     source: str | None
@@ -1230,6 +1233,8 @@ class HeadToHead(Answered):
     people: int
     outcomes: Mapping[str, int] | None
     people_needed: int | None
+    flips: int | None
+    several: Mapping[str, Any] | None
     running: bool
     stopping: str
     margin: float
