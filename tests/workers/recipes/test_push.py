@@ -1,18 +1,22 @@
-"""Pushing to a hub, of which a few addresses stand in: with the worker's token, or refused."""
+"""To a hub and back, of which a few addresses stand in: with the worker's token, or refused."""
 
 import base64
+import hashlib
 import json
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import load_file
 
-from tests.workers.recipes.language import Outcome, Workshop
+from tests.workers.recipes.language import Outcome, Workshop, tiny_llama, word_tokenizer
 
 SECRET = "hf_a_secret_of_the_worker"
+COMMIT = "c" * 40
 CARD = '---\nlicense: "mit"\n---\n\n# Mine\n'
 
 
@@ -32,6 +36,38 @@ class Hub:
 def handler_of(hub: Hub) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def log_message(self, *args: Any) -> None: ...
+
+        def do_HEAD(self) -> None:
+            self.do_GET()
+
+        def do_GET(self) -> None:
+            """What a download asks: which files there are, then each of them."""
+            hub.asked.append((self.command, self.path))
+            hub.tokens.add(self.headers.get("authorization", ""))
+            path = self.path.partition("?")[0]
+            _, found, name = path.partition(f"/org/mine/resolve/{COMMIT}/")
+            if path == "/api/models/org/mine/revision/main":
+                files = [{"rfilename": name} for name in hub.files]
+                self.answer({"id": "org/mine", "sha": COMMIT, "siblings": files})
+            elif path.startswith("/api/models/org/mine/tree/"):
+                files = [
+                    {"type": "file", "path": name, "size": len(data), "oid": name}
+                    for name, data in hub.files.items()
+                ]
+                self.answer(files)
+            elif found and name in hub.files:
+                self.send_response(200)
+                self.send_header("x-repo-commit", COMMIT)
+                self.send_header("etag", f'"{hashlib.sha256(hub.files[name]).hexdigest()}"')
+                self.send_header("content-length", str(len(hub.files[name])))
+                self.end_headers()
+                if self.command == "GET":
+                    self.wfile.write(hub.files[name])
+            else:
+                self.send_response(404)
+                self.send_header("x-error-code", "RepoNotFound")
+                self.send_header("content-length", "0")
+                self.end_headers()
 
         def do_PUT(self) -> None:
             hub.uploads[self.path.rpartition("/")[2]] = self.body()
@@ -96,8 +132,8 @@ def handler_of(hub: Hub) -> type[BaseHTTPRequestHandler]:
 
 
 @pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    """In the environment of workers that are started from here."""
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
+    """In the environment of workers that are started from here, with nothing fetched before."""
     hub = Hub()
     with ThreadingHTTPServer(("127.0.0.1", 0), handler_of(hub)) as server:
         hub.url = f"http://127.0.0.1:{server.server_port}"
@@ -107,6 +143,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
             "HF_TOKEN": SECRET,
             "HF_HUB_OFFLINE": "0",
             "HF_HUB_DISABLE_XET": "1",
+            "HF_HOME": str(tmp_path / "hub"),
         }.items():
             monkeypatch.setenv(name, value)
         yield hub
@@ -197,3 +234,47 @@ def test_a_push_is_refused_by_name(
     assert (failed["kind"], words in failed["message"]) == (kind, True), failed
     assert not hub.files
     assert nothing_tells(shop, SECRET)
+
+
+def registered(shop: Workshop, run: str, model: str) -> Outcome:
+    return shop.run(shop.spec(run, "register_policy", {"model": model}))
+
+
+def test_a_model_is_fetched_by_its_id_without_pickles_or_code(
+    shop: Workshop, hub: Hub, tmp_path: Path
+) -> None:
+    there = tmp_path / "there"
+    tiny_llama(3).save_pretrained(there)
+    word_tokenizer().save_pretrained(there)
+    hub.files = {path.name: path.read_bytes() for path in there.iterdir()}
+    hub.files |= {"pytorch_model.bin": b"a pickle", "modeling_own.py": b"raise SystemExit"}
+    hub.files["README.md"] = b"---\nlicense: mit\n---\n"
+    outcome = registered(shop, "from-hub", "org/mine")
+    (saved,) = outcome.all("CheckpointSaved")
+    folder = shop.store.get_tree(
+        saved["uri"], sha256=saved["sha256"], cache=shop.root / "looked_at"
+    )
+    own, theirs = load_file(folder / "model.safetensors"), load_file(there / "model.safetensors")
+    assert own.keys() == theirs.keys()
+    assert all(own[name].equal(theirs[name]) for name in own)
+    asked = " ".join(path for _, path in hub.asked)
+    assert "config.json" in asked
+    assert not {"pytorch_model.bin", "modeling_own.py"} & set(asked.replace("/", " ").split())
+    assert hub.tokens == {f"Bearer {SECRET}"}
+    assert nothing_tells(shop, SECRET)
+
+
+@pytest.mark.parametrize(
+    ("model", "offline", "words"),
+    [
+        ("org/nobody", "0", "'org/nobody' cannot be fetched from the hub; check the id"),
+        ("org/mine", "1", "'org/mine' cannot be fetched from the hub"),
+    ],
+)
+def test_a_fetch_that_cannot_be_is_refused_by_name(
+    shop: Workshop, hub: Hub, monkeypatch: pytest.MonkeyPatch, model: str, offline: str, words: str
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", offline)
+    outcome = registered(shop, f"not-from-hub-{offline}", model)
+    (failed,) = outcome.all("Failed")
+    assert (failed["kind"], words in failed["message"]) == ("model_refused", True), failed
