@@ -360,3 +360,31 @@ def test_a_project_is_deleted_with_everything_in_it_and_nothing_else(full_projec
     assert not any(left.values()), left
     assert Project.objects.count() == others
     assert AuditEvent.objects.filter(action="project.deleted", subject="arguments").exists()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("times", [1, 9])
+def test_what_is_added_while_a_project_is_deleted_goes_with_it_or_is_told(times):
+    ada = person_make("Ada")
+    project = Project.objects.create(slug="gone", name="Gone", archived_at=timezone.now())
+    left = [times]
+
+    def add() -> None:
+        Membership.objects.create(project=project, user=ada, role=Role.ADMIN)
+        connection.close()
+
+    def meanwhile(execute, sql, *rest):
+        """Between the deletion of its rows and that of the project, by another connection."""
+        if sql.startswith('DELETE FROM "accounts_project"') and left[0]:
+            left[0] -= 1
+            pool.submit(add).result()
+        return execute(sql, *rest)
+
+    with ThreadPoolExecutor(1) as pool, connection.execute_wrapper(meanwhile):
+        if times == 1:
+            services.project_delete(project=project, typed="Gone", by=ada)
+        else:
+            with pytest.raises(Conflict, match="still being added"):
+                services.project_delete(project=project, typed="Gone", by=ada)
+    assert Project.objects.filter(pk=project.pk).exists() == (times > 1)
+    assert Membership.objects.filter(project=project.pk).exists() == (times > 1)

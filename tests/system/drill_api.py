@@ -135,11 +135,15 @@ def exchanges(node: object) -> list[dict]:
 
 
 def tracebacks(site: Site) -> list[str]:
-    """Last lines of what the web servers logged as errors of their own."""
+    """What the web servers logged as errors of their own, with where each was raised."""
     found = []
     for log in (site.var / "logs").glob("web*.log"):
         lines = log.read_text(errors="replace").splitlines()
-        found += [line for line in lines if "Internal Server Error" in line]
+        for number, line in enumerate(lines):
+            if "Internal Server Error" in line:
+                before = [text for text in lines[max(0, number - 90) : number] if " apps/" in text]
+                raised = [text for text in lines[number - 8 : number + 3] if "Error" in text]
+                found += [line, *(f"  {text}" for text in (before[-3:] + raised))]
     return found
 
 

@@ -7,9 +7,11 @@ import pytest
 from django.utils import timezone
 
 from apps.accounts.models import Project
+from apps.common.errors import DomainError
 from apps.training.models import Run, RunInput
 from apps.training.screens.estimate import NONE, estimate_basis, estimate_words
 from apps.training.selectors.estimates import Estimate, run_estimate
+from apps.training.services.launching import launch_estimate
 from tests.training.test_launching import model
 from tests.web.world import run_make
 
@@ -95,3 +97,9 @@ def test_runs_of_other_projects_count_where_the_project_has_none(
     found = asked(project, max_seconds=60.0)
     assert (found.seconds, found.own, found.limited) == (60.0, False, True)
     assert "of other projects of this site" in estimate_basis(found)
+
+
+@pytest.mark.parametrize("kind", ["imported", "nothing"])
+def test_a_kind_that_cannot_be_launched_cannot_be_estimated(project: Project, kind: str) -> None:
+    with pytest.raises(DomainError, match=f"There is no kind of run '{kind}'"):
+        launch_estimate(project=project, kind=kind, config={}, inputs={})

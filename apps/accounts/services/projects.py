@@ -1,6 +1,7 @@
 """Projects: made, described, archived, deleted."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 
 from django.apps import apps
@@ -15,6 +16,8 @@ from apps.accounts.selectors import may_create_projects
 from apps.accounts.services.audit import audit_record
 from apps.common import registry
 from apps.common.errors import Conflict, DomainError, Refused
+
+DELETIONS_TRIED = 3
 
 
 @transaction.atomic
@@ -118,12 +121,22 @@ def project_restore(*, project: Project, by: User) -> None:
         audit_record(action="project.restored", actor=by, project=project, subject=project.slug)
 
 
-@transaction.atomic
 def project_delete(*, project: Project, typed: str, by: User) -> None:
     """Delete an archived project with everything in it; `typed` must be its name.
 
-    Its audit log stays, and files of its datasets and runs stay in the artifact store.
+    Its audit log stays, and files of its datasets and runs stay in the artifact store. Raises
+    `Conflict` where others keep adding to it.
     """
+    for _ in range(DELETIONS_TRIED):
+        # What a request that began before the archiving adds meanwhile, goes with the next try.
+        with suppress(IntegrityError):
+            _project_deleted(project=project, typed=typed, by=by)
+            return
+    raise Conflict("Something is still being added to it. Try again.", code="project_in_use")
+
+
+@transaction.atomic
+def _project_deleted(*, project: Project, typed: str, by: User) -> None:
     if project.archived_at is None:
         raise Conflict("Archive the project first.", code="not_archived")
     if typed.strip() != project.name:
@@ -133,7 +146,7 @@ def project_delete(*, project: Project, typed: str, by: User) -> None:
     for model, path in models_of_projects():
         model._default_manager.filter(**{path: project}).delete()
     audit_record(action="project.deleted", actor=by, project=project, subject=project.slug)
-    project.delete()
+    Project.objects.filter(pk=project.pk).delete()  # the object keeps its key for another try
 
 
 def project_set_up(*, project: Project) -> None:

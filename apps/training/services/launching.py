@@ -156,6 +156,7 @@ def launch_estimate(
 ) -> Estimate:
     """What one run would take, by finished runs like it. Raises `DomainError` for a kind or a
     setting that a launch would refuse."""
+    _check_kind(kind)
     _check_settings(kind, config)
     return run_estimate(
         project=project,
@@ -282,15 +283,19 @@ def _check_space(project: Project, kind: str) -> None:
         )
 
 
-def _check_plain(
-    kind: str, name: str, config: Mapping[str, Any], seed: int, queue: str, key: str
-) -> None:
+def _check_kind(kind: str) -> None:
     if kind not in KINDS:
         raise DomainError(
             f"There is no kind of run '{kind}'; there are: {', '.join(KINDS)}.",
             code="unknown_kind",
             field="kind",
         )
+
+
+def _check_plain(
+    kind: str, name: str, config: Mapping[str, Any], seed: int, queue: str, key: str
+) -> None:
+    _check_kind(kind)
     if not name or len(name) > LONGEST_NAME:
         raise DomainError(
             f"A run needs a name of 1 to {LONGEST_NAME} characters.",
