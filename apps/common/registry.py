@@ -66,17 +66,51 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PeopleRate:
+    """How often people preferred a run's answers in a head-to-head that has ended.
+
+    opponent, opponent_run: what it was compared with, and the run that made it, empty where no run
+    of the project did; protocol: hash of all that the head-to-head rests on but this run's own
+    answers, so that two runs were asked the same of the same baseline where it is the same; value,
+    low, high: share of votes, None without an interval; n, people: votes, and who gave them; least:
+    people or prompts that would do where there were too few; verdict: as it ended.
+    """
+
+    opponent: str
+    opponent_run: str
+    protocol: str
+    value: float | None
+    low: float | None
+    high: float | None
+    n: int
+    people: int
+    verdict: str
+    least: int | None = None
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether something may be said of it."""
+        return self.low is not None and self.high is not None and self.verdict not in NOT_TOLD
+
+
+# Verdicts of a head-to-head by which nothing is claimed.
+NOT_TOLD = frozenset({"too_few_people", "too_few_prompts", "one_sided", "waiting"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
     """A finished run, as far as apps before it may show it.
 
-    method: its kind (sft, reward, dpo, ppo); seconds: of its attempts' work, wall time; splits: a
-    reward model's report by file; win_rate: {value, low, high, n…} of an evaluation of its model
-    against SFT, by the judge that it was not trained on; None where nobody has evaluated it.
-    protocol: by what that was measured; None where it was before protocols were kept. people: the
-    same of the newest head-to-head of its model that has ended; checks: {lost, won, checks,
-    standing} of its newest regression suite; latency_ms: of half of its answers, alone.
+    run: its id; method: its kind (sft, reward, dpo, ppo); seconds: of its attempts' work, wall
+    time; splits: a reward model's report by file; win_rate: {value, low, high, n…} of an evaluation
+    of its model against SFT, by the judge that it was not trained on; None where nobody has
+    evaluated it. protocol: by what that was measured; None where it was before protocols were kept.
+    people: of the newest head-to-head of its model with each opponent that has ended, newest first;
+    checks: {lost, won, checks, standing, difference} of its newest regression suite; latency_ms: of
+    half of its answers, alone.
     """
 
+    run: str
     method: str
     method_words: str
     name: str
@@ -86,7 +120,7 @@ class RunResult:
     splits: Mapping[str, Mapping[str, Any]]
     win_rate: Mapping[str, Any] | None
     protocol: StatedProtocol | None = None
-    people: Mapping[str, Any] | None = None
+    people: Sequence[PeopleRate] = ()
     checks: Mapping[str, Any] | None = None
     latency_ms: float | None = None
 
@@ -225,7 +259,7 @@ _comparison_uses: list[Callable[[Any, int], list[Use]]] = []
 _comparison_pages: list[str] = []
 _run_results: list[Callable[[Any], list[RunResult]]] = []
 _run_tabs: list[RunTab] = []
-_people_rates: list[Callable[[Any], Mapping[str, Mapping[str, Any]]]] = []
+_people_rates: list[Callable[[Any], Mapping[str, Sequence[PeopleRate]]]] = []
 _alert_listeners: list[Callable[[Any, Any], None]] = []
 _end_listeners: list[Callable[[Any], None]] = []
 _card_lines: list[Callable[[Any], list[CardLine]]] = []
@@ -453,12 +487,12 @@ def run_results(project: Any) -> list[RunResult]:
     return sorted(found, key=lambda result: result.ended_at, reverse=True)
 
 
-def people_rates_set(find: Callable[[Any], Mapping[str, Mapping[str, Any]]]) -> None:
-    """find: of a project, {run: {value, low, high, n}} by people."""
+def people_rates_set(find: Callable[[Any], Mapping[str, Sequence[PeopleRate]]]) -> None:
+    """find: of a project, by run; newest first."""
     _people_rates[:] = [find]
 
 
-def people_rates(project: Any) -> Mapping[str, Mapping[str, Any]]:
+def people_rates(project: Any) -> Mapping[str, Sequence[PeopleRate]]:
     return _people_rates[0](project) if _people_rates else {}
 
 

@@ -163,14 +163,16 @@ def suite_made(model: Checkpoint, standing: str = "not_worse", worse: Sequence[s
     return run
 
 
-def compared_by_people(model: Checkpoint, win: float = 1.0) -> HeadToHead:
-    """Twelve people of one mind, on 120 prompts."""
+def compared_by_people(
+    model: Checkpoint, win: float = 1.0, *, people: int = 12, second: Checkpoint | None = None
+) -> HeadToHead:
+    """People of one mind, on 120 prompts."""
     n = 120
     votes = Votes(
         score=np.full(n, win),
         both_bad=np.zeros(n, dtype=bool),
         prompt=np.arange(n),
-        person=np.arange(n) % 12,
+        person=np.arange(n) % people,
         left=np.arange(n) % 2.0,
     )
     result = result_of(votes, Plan(prompts=n), ended=True)
@@ -183,6 +185,7 @@ def compared_by_people(model: Checkpoint, win: float = 1.0) -> HeadToHead:
         first_name="Assistant",
         second_name="Base",
         first=model,
+        second=second,
         pairs=pairs,
         n_prompts=n,
         protocol={},

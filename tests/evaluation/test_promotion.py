@@ -18,6 +18,7 @@ from apps.evaluation.models import (
     StageChange,
 )
 from apps.evaluation.selectors.evidence import PROVIDERS, Verdict, gate_kept, gate_of
+from apps.evaluation.selectors.head_to_head import people_rates
 from apps.evaluation.selectors.models import state_sha256
 from apps.evaluation.selectors.promotion import stage_now, state_of
 from apps.evaluation.services.promoting import promotion_reject, promotion_withdraw
@@ -26,6 +27,7 @@ from apps.snapshots.models import Snapshot
 from apps.snapshots.screens.readiness import method_rows
 from apps.training.models import Alert, Checkpoint, Run, RunInput
 from apps.training.selectors.results import run_results
+from measures.model_ranking import LEAST_PEOPLE
 from tests.evaluation.promoted import (
     Ask,
     approve,
@@ -532,3 +534,24 @@ def test_the_table_of_methods_says_what_people_and_checks_said(model: Checkpoint
     assert mine.latency == "210 ms"
     assert (other.people, other.win_rate) == ("not asked", "not evaluated")
     assert (other.checks, other.latency) == ("no suite", "—")
+
+
+def test_too_few_people_are_said_with_the_number_that_would_do(model: Checkpoint) -> None:
+    compared_by_people(model, people=3)
+    (rate,) = people_rates(model.project)[model.run_id]
+    assert (rate.people, rate.verdict, rate.is_enough) == (3, "too_few_people", False)
+    assert rate.least == LEAST_PEOPLE
+    rows = {row.name: row.people for row in method_rows(run_results(model.project))}
+    said = rows["assistant, seed 0"]
+    assert said == f"too few people; {LEAST_PEOPLE} would do (against Base, 3 people)"
+
+
+def test_the_newest_head_to_head_with_each_opponent_is_kept_with_its_run(
+    model: Checkpoint,
+) -> None:
+    other = Checkpoint.objects.exclude(run=model.run).earliest("pk")
+    compared_by_people(model, 0.0, second=other)
+    newest, first = people_rates(model.project)[model.run_id]
+    assert (newest.opponent_run, newest.value) == (other.run_id, pytest.approx(0.0))
+    assert (first.opponent_run, first.value) == ("", pytest.approx(1.0))
+    assert newest.is_enough

@@ -225,6 +225,7 @@ def test_methods_are_compared_under_one_protocol(project: Project) -> None:
 
 def test_one_method_alone_shows_what_was_measured(project: Project) -> None:
     alone = RunResult(
+        run="x",
         method="ppo",
         method_words="PPO",
         name="x",

@@ -10,6 +10,7 @@ from django.db.models import Count, Exists, OuterRef, QuerySet
 
 from apps.accounts.models import Project
 from apps.common.errors import Missing
+from apps.common.registry import PeopleRate
 from apps.evaluation.models import HeadToHead, Look
 from apps.evaluation.selectors.outputs import IS_FILE
 from apps.labeling.models import Answer, Choice, Skip, Slot, Task
@@ -26,10 +27,12 @@ from measures.head_to_head import (
     Stopping,
     Verdict,
     Votes,
+    least_of,
     result_of,
 )
 from measures.model_ranking import ModelVotes
 from measures.several_systems import several_result
+from workers.contract.protocol import content_sha256
 
 _SCORES = {Choice.A: 1.0, Choice.B: 0.0, Choice.TIE: 0.5, Choice.BOTH_BAD: 0.5}
 _LEFT = {"a": 1.0, "b": 0.0}  # response A is the first system's
@@ -264,14 +267,45 @@ def votes_rows(found: HeadToHead) -> Iterator[dict[str, Any]]:
         }
 
 
-def people_rates(project: Project) -> dict[str, dict[str, Any]]:
-    """{run: {value, low, high, n}} of the newest head-to-head of each run's model that has ended
-    with an interval."""
-    ended = head_to_heads(project=project).filter(ended_at__isnull=False, first__isnull=False)
-    found: dict[str, dict[str, Any]] = {}
-    for one in ended.order_by("ended_at"):
-        estimate = (one.result or {}).get("estimate")
-        if one.first is not None and estimate and estimate["low"] is not None:
-            bounds = {name: estimate[name] for name in ("value", "low", "high")}
-            found[one.first.run_id] = bounds | {"n": (one.result or {})["n"]}
-    return found
+def people_rates(project: Project) -> dict[str, list[PeopleRate]]:
+    """By run: of each run's model, the newest head-to-head with each opponent that has ended,
+    newest first; also those that say nothing, by their verdict."""
+    ended = head_to_heads(project=project).filter(
+        ended_at__isnull=False, first__isnull=False, more_names=[]
+    )
+    found: dict[str, dict[str, PeopleRate]] = {}
+    for one in ended.order_by("-ended_at", "-pk"):
+        assert one.first is not None  # noqa: S101 — asked for above
+        opponent = one.second.run_id if one.second else one.second_name
+        found.setdefault(one.first.run_id, {}).setdefault(opponent, _people_rate(one))
+    return {run: list(rates.values()) for run, rates in found.items()}
+
+
+def _people_rate(found: HeadToHead) -> PeopleRate:
+    result = result_now(found)
+    estimate, verdict = result.estimate, result.verdict
+    least = None
+    if verdict == Verdict.TOO_FEW_PEOPLE:
+        least = result.people_needed or least_of(plan_of(found))[0]
+    elif verdict == Verdict.TOO_FEW_PROMPTS:
+        least = least_of(plan_of(found))[1]
+    return PeopleRate(
+        opponent=found.second_name,
+        opponent_run=found.second.run_id if found.second else "",
+        protocol=_asked_alike(found.protocol),
+        value=estimate.value if estimate else None,
+        low=estimate.low if estimate else None,
+        high=estimate.high if estimate else None,
+        n=result.n,
+        people=result.n_people,
+        verdict=str(verdict),
+        least=least,
+    )
+
+
+def _asked_alike(protocol: dict[str, Any]) -> str:
+    """Hash of a protocol without what is the first system's alone."""
+    kept = {name: value for name, value in protocol.items() if name != "evaluation"}
+    for name in ("answers", "systems"):
+        kept[name] = {"second": protocol.get(name, {}).get("second")}
+    return content_sha256(kept)

@@ -1,11 +1,11 @@
 """The page of advice: the method, why, what to do next, and the facts it rests on."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from apps.common.registry import RunResult
+from apps.common.registry import PeopleRate, RunResult
 from apps.common.report.levels import LOOKS, Level
 from apps.snapshots.advice import Advice, Facts, Item, Kind, Method
 from apps.snapshots.advice.facts import gain, share
@@ -126,7 +126,7 @@ def method_rows(runs: Iterable[RunResult]) -> list[MethodRow]:
             method=run.method_words,
             name=run.name,
             url=run.url,
-            people=_rate(run.people) if run.people else "not asked",
+            people=_people(run.people),
             win_rate=refused.get(run.url) or _win_rate(run),
             checks=_checks(run.checks),
             latency="—" if run.latency_ms is None else f"{run.latency_ms:,.0f} ms",
@@ -154,6 +154,27 @@ def _win_rate(run: RunResult) -> str:
     if run.method == "sft":
         return "the reference for the other methods"
     return "not evaluated" if said is None else _rate(said)
+
+
+def _people(rates: Sequence[PeopleRate]) -> str:
+    """What the newest head-to-head said, or why nothing is claimed of it."""
+    if not rates:
+        return "not asked"
+    newest = rates[0]
+    against = f"against {newest.opponent}, {newest.people:,} people"
+    if newest.is_enough:
+        interval = Interval(value=newest.value, low=newest.low, high=newest.high, n=newest.n)
+        return f"{share(interval)} {against}"
+    why = _NOT_TOLD.get(newest.verdict, "no interval")
+    more = f"; {newest.least:,} would do" if newest.least else ""
+    return f"{why}{more} ({against})"
+
+
+_NOT_TOLD = {
+    "too_few_people": "too few people",
+    "too_few_prompts": "too few prompts",
+    "one_sided": "sides too uneven",
+}
 
 
 def _checks(found: Mapping[str, Any] | None) -> str:

@@ -1,7 +1,7 @@
 """What a project's finished runs came to, for pages of apps before this one."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from apps.accounts.models import Project
 from apps.common.json_limits import storable
-from apps.common.registry import RunResult, people_rates
+from apps.common.registry import PeopleRate, RunResult, people_rates
 from apps.snapshots.storage import artifact_store
 from apps.training.models import Alert, Artifact, Run, RunEvent, RunInput, Sample
 from apps.training.selectors.protocols import protocol_of
@@ -36,7 +36,7 @@ def run_results(project: Project) -> list[RunResult]:
         project=project, kind__in=_TRAINED, state=Run.State.FINISHED, about=None
     )
     people = people_rates(project)
-    return [_result(run, project, people.get(run.pk)) for run in runs.order_by("-ended_at")]
+    return [_result(run, project, people.get(run.pk, ())) for run in runs.order_by("-ended_at")]
 
 
 def is_suite(run: Run) -> bool:
@@ -46,10 +46,11 @@ def is_suite(run: Run) -> bool:
     return isinstance(found, dict) and found.get("checks") == run.summary.get("prompts")
 
 
-def _result(run: Run, project: Project, people: Mapping[str, Any] | None) -> RunResult:
+def _result(run: Run, project: Project, people: Sequence[PeopleRate]) -> RunResult:
     splits = run.summary.get("splits") if run.kind == Run.Kind.REWARD else None
     assert run.ended_at is not None  # noqa: S101 — finished, and a constraint
     return RunResult(
+        run=run.pk,
         method=run.kind,
         method_words=run.get_kind_display(),
         name=run.name,
@@ -81,7 +82,7 @@ def _evaluated(run: Run) -> dict[str, Any]:
     found: dict[str, Any] = {"win_rate": None}
     if checks:
         over_all = checks["all"]
-        found["checks"] = {"lost": over_all["lost"], "won": over_all["won"]} | {
+        found["checks"] = {name: over_all.get(name) for name in ("lost", "won", "difference")} | {
             name: checks[name] for name in ("checks", "standing")
         }
     if asked is None:
