@@ -370,7 +370,7 @@ def test_what_is_added_while_a_project_is_deleted_goes_with_it_or_is_told(times)
     left = [times]
 
     def add() -> None:
-        Membership.objects.create(project=project, user=ada, role=Role.ADMIN)
+        person_make(f"New{left[0]}", project, Role.ANNOTATOR)
         connection.close()
 
     def meanwhile(execute, sql, *rest):
