@@ -286,8 +286,8 @@ def _several(found: HeadToHead, several: Several) -> dict[str, Any]:
 
 def _better(names: list[str], one: Difference) -> str:
     if not one.told or one.value is None:
-        return "not told"
-    return f"{names[one.first if one.value > 0.5 else one.second]} is better"
+        return "undecided"
+    return names[one.first if one.value > 0.5 else one.second]
 
 
 def _with_bounds(value: float | None, low: float | None, high: float | None) -> str:
