@@ -125,7 +125,7 @@ def test_agreement_does_not_read_it(project: Project) -> None:
     after = report_get(project=project)
     assert before is not None
     assert after is not None
-    assert after.figures == before.figures
+    assert after.figures | {"seconds": 0} == before.figures | {"seconds": 0}  # what it took differs
 
 
 def test_each_person_sees_the_first_system_left_half_of_the_time(project: Project) -> None:
