@@ -10,10 +10,14 @@ from pytest_django.fixtures import Settings
 
 from apps.accounts.models import Project, Role
 from apps.evaluation.models import HeadToHead
-from apps.evaluation.services.head_to_head import head_to_head_look, head_to_head_share
+from apps.evaluation.services.head_to_head import (
+    head_to_head_end,
+    head_to_head_look,
+    head_to_head_share,
+)
 from apps.labeling.models import Answer
 from tests.browser.readable import readable
-from tests.evaluation.test_head_to_head import GOOD, POOR, cast_by, opened, rows
+from tests.evaluation.test_head_to_head import GOOD, POOR, cast_by, opened, opened_three, rows
 from tests.labeling.pairs import annotators_make
 from tests.people import person_make
 
@@ -50,6 +54,28 @@ def test_the_pages_can_be_read_on_every_screen(
         page.goto(f"{live_server.url}/{path}")
         page.evaluate("document.querySelectorAll('main details').forEach(d => d.open = true)")
         readable(page, f"head-to-head-{name}-{'phone' if phone else 'desktop'}")
+
+
+@pytest.mark.parametrize("phone", [False, True])
+def test_three_systems_can_be_read_on_every_screen_and_asked_about_again(
+    arguments, live_server, open_page, sign_in, phone: bool
+) -> None:
+    emil = person_make("emil", arguments, Role.ENGINEER)
+    found = opened_three(arguments, emil, 60, people=6, name="Three of them")
+    for n, person in enumerate(annotators_make(arguments, 6)):
+        cast_by(arguments, person, GOOD if n % 3 else POOR, at_most=9)
+    head_to_head_share(head_to_head=found, by=emil, days=3)
+    found = head_to_head_end(head_to_head=HeadToHead.objects.get(), by=emil)
+    page = open_page(phone=phone, dark=phone)
+    sign_in(page, "emil")
+    page.goto(f"{live_server.url}/p/shared/head-to-head/{found.share_key}/")
+    readable(page, f"three-systems-shared-{'phone' if phone else 'desktop'}")
+    page.goto(f"{live_server.url}/p/arguments/head-to-heads/{found.pk}/")
+    expect(page.get_by_role("heading", name="Every two systems")).to_be_visible()
+    page.evaluate("document.querySelectorAll('main details').forEach(d => d.open = true)")
+    readable(page, f"three-systems-{'phone' if phone else 'desktop'}")
+    page.get_by_role("link", name="Ask again").click()
+    expect(page.get_by_label("Further systems")).to_have_value("Other")
 
 
 def test_a_file_becomes_pairs_that_a_person_answers_by_keyboard(

@@ -625,6 +625,56 @@ def test_people_rank_three_systems_by_page_and_api(
     ended.refresh_from_db()
     shared = client.get(reverse("evaluation:shared", args=[ended.share_key])).content.decode()
     assert "Every two systems" in shared
+    assert "votes that both answers are bad are counted and left out" in shared
+    assert "count as half" not in shared
+    assert "log odds" not in shared
+
+
+@pytest.mark.parametrize("more", [{}, {"people": 10, "name": "Twelve", "n": 12}])
+def test_what_has_ended_is_asked_again_and_not_voted_on_further(
+    project: Project, emil: User, client: Client, more: dict[str, Any]
+) -> None:
+    found = opened(project, emil, **more)
+    for person in annotators_make(project, 3):
+        cast_by(project, person, GOOD)
+    least = 8 if more else 5
+    client.force_login(emil)
+    page = reverse("evaluation:head_to_head", args=[project.slug, found.pk])
+    assert f"Invite {least - 3} or more" in client.get(page).content.decode()
+    head_to_head_end(head_to_head=found, by=emil)
+    text = client.get(page).content.decode()
+    assert f"Ask again, with {least} people or more." in text
+    assert "Invite" not in text
+
+
+def test_three_that_ended_undecided_are_asked_again_about_more(
+    project: Project, emil: User, client: Client
+) -> None:
+    found = opened_three(project, emil, 90, people=6)
+    people = annotators_make(project, 6)
+    for turn in range(12):
+        for n, person in enumerate(people):
+            cast_by(project, person, GOOD if (turn + n) % 3 else POOR)
+    client.force_login(emil)
+    page = reverse("evaluation:head_to_head", args=[project.slug, found.pk])
+    assert "Undecided so far" in client.get(page).content.decode()
+    head_to_head_end(head_to_head=found, by=emil)
+    text = client.get(page).content.decode()
+    assert "Undecided, and no more votes come" in text
+    assert "Ask again, for more than" in text
+    assert "more votes may decide it" not in text
+
+
+def test_a_link_for_no_number_of_days_names_the_field(
+    project: Project, emil: User, client: Client
+) -> None:
+    found = opened(project, emil)
+    client.force_login(emil)
+    act = reverse("evaluation:head_to_head_act", args=[project.slug, found.pk])
+    answer = client.post(act, {"action": "share", "days": "many"}, follow=True)
+    assert "Days: a whole number from 1 to 365. No link was made." in answer.content.decode()
+    found.refresh_from_db()
+    assert not found.share_key
 
 
 def test_systems_that_answer_alike_wherever_they_meet_are_refused_by_name(

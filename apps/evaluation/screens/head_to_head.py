@@ -1,6 +1,7 @@
 """What the page of a head-to-head says: who is ahead, how sure that is, and what to do next."""
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -109,7 +110,9 @@ def said(found: HeadToHead, result: Result, progress: Progress) -> Said:
                 f"Too few people: {result.n_people} of at least {people}",
                 "With so few, their own taste decides and not the systems.",
                 f"Invite {people - result.n_people} or more; further votes of the same "
-                "people do not help.",
+                "people do not help."
+                if found.ended_at is None
+                else f"Ask again, with {people} people or more.",
                 "warn",
                 "users",
             )
@@ -166,14 +169,14 @@ def said(found: HeadToHead, result: Result, progress: Progress) -> Said:
         case Verdict.NOT_DECIDED:
             return Said(
                 "Undecided, and no more votes come",
-                f"{one} wins {rate}; a half is still possible.",
+                f"{one} wins {rate}; they may still be equally good.",
                 _more(found, result),
                 "warn",
                 "scale",
             )
     return Said(
         "Undecided so far",
-        f"{one} wins {rate}; a half is still possible.",
+        f"{one} wins {rate}; they may still be equally good.",
         _more(found, result),
         "",
         "scale",
@@ -209,8 +212,9 @@ def _said_of_several(found: HeadToHead, result: Result) -> Said:
         base = "" if leader.system == BASELINE else f" It beats {names[BASELINE]} in {wins}."
         return Said(
             f"{names[leader.system]} is the best of {len(names)}",
-            f"It is above every other, at {percent(found.alpha)} false calls over all "
-            f"{len(several.differences)} differences.{base}",
+            f"People prefer it to every other. At most once in {1 / found.alpha:.0f} such "
+            f"comparisons is any of the {len(several.differences)} differences called wrongly."
+            f"{base}",
             "",
             "good",
             "circle-check",
@@ -274,8 +278,7 @@ def _several(found: HeadToHead, several: Several) -> dict[str, Any]:
         "habits": [
             {
                 "name": _HABITS[one.name],
-                "value": f"{one.value:+.2f}".replace("-", "−"),
-                "spread": f"{one.low:+.2f} to {one.high:+.2f}".replace("-", "−"),
+                "wins": _with_bounds(*map(_chance, (one.value, one.low, one.high))),
             }
             for one in several.habits
         ],
@@ -288,6 +291,11 @@ def _better(names: list[str], one: Difference) -> str:
     if not one.told or one.value is None:
         return "undecided"
     return names[one.first if one.value > 0.5 else one.second]
+
+
+def _chance(log_odds: float) -> float:
+    """Of a win, 0 to 1."""
+    return 1 / (1 + math.exp(-log_odds))
 
 
 def _with_bounds(value: float | None, low: float | None, high: float | None) -> str:
@@ -319,11 +327,15 @@ def _more(found: HeadToHead, result: Result) -> str:
             f"{result.people_needed} could."
         )
     if estimate is None or estimate.error is None:
-        return "More votes by more people are needed."
+        needed = "more votes by more people are needed."
+        return needed.capitalize() if found.ended_at is None else f"Ask again: {needed}"
     distance = max(abs(estimate.value - 0.5), found.margin)
     effect = max(1.0, estimate.error**2 * result.n / 0.25)
     ties = (result.outcomes["tie"] + result.outcomes["both_bad"]) / max(1, result.n)
     total = votes_needed(difference=min(distance, 0.49), ties=min(ties, 0.9), effect=effect)
+    if found.ended_at is not None:
+        least = _rounded(max(total, result.n))
+        return f"Ask again, for more than {least:,} votes, on more prompts and by more people."
     if total <= result.n:
         return "A few more votes may decide it."
     return f"About {_rounded(total - result.n):,} more votes would tell, if it stays like this."

@@ -176,7 +176,7 @@ def head_to_head_act(request: Request, head_to_head_id: str) -> HttpResponse:
             head_to_head_share(head_to_head=found, by=request.user, **form.cleaned_data)
             messages.success(request, "Whoever has the link below can read the result.")
         else:
-            messages.error(request, "From 1 to 365 days.")
+            messages.error(request, "Days: a whole number from 1 to 365. No link was made.")
     elif action == "unshare":
         head_to_head_unshare(head_to_head=found, by=request.user)
         messages.success(request, "The link leads nowhere any more.")

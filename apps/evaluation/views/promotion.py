@@ -100,7 +100,12 @@ def stage_change(request: Request, stage: str) -> HttpResponse:
 
 def _number(text: str, field: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 9):
-        raise DomainError("This is no number.", code="bad_number", field=field)
+        told = (
+            "Share (%): a whole number from 0 to 100."
+            if field == "share"
+            else f"{field}: no number."
+        )
+        raise DomainError(told, code="bad_number", field=field)
     return int(text)
 
 
