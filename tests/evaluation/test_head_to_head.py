@@ -556,6 +556,27 @@ def test_an_evaluation_s_page_leads_to_people_and_back(
     assert found.name in client.get(tab, headers={"HX-Request": "true"}).content.decode()
 
 
+def test_a_reviewer_is_led_to_no_page_of_a_run_that_only_staff_may_open(
+    project: Project, emil: User, client: Client
+) -> None:
+    run = assessment_make(checkpoint_make(project), [output(k, 1.0) for k in range(24)])
+    Run.objects.filter(pk=run.pk).update(kind=Run.Kind.EVALUATE)
+    run.refresh_from_db()
+    found = head_to_head_open(project=project, user=emil, asked=asked(), source=run)
+    to_run = reverse("training:run", args=[project.slug, run.pk])
+    pages = [
+        reverse("evaluation:head_to_head", args=[project.slug, found.pk]),
+        reverse("evaluation:run_people", args=[project.slug, run.pk]),
+        reverse("evaluation:run_checks", args=[project.slug, run.pk]),
+    ]
+    for person, linked in ((person_make("rita", project, Role.REVIEWER), False), (emil, True)):
+        client.force_login(person)
+        for page in pages:
+            text = client.get(page).content.decode()
+            assert run.name in text
+            assert (f'href="{to_run}"' in text) is linked, page
+
+
 def test_one_that_is_due_again_waits_on_the_overview(
     project: Project, emil: User, client: Client
 ) -> None:
