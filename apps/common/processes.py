@@ -24,7 +24,7 @@ from workers.machine import gpus
 
 STOP_SECONDS = 25.0  # a trainer writes a checkpoint first
 _LONGEST_PAUSE = 30.0
-_AFTER_WEB = 4.0  # about what a web process needs to come up
+_AFTER_WEB = 20.0  # at most: they start as soon as a page is answered, see `start_delayed`
 LOG_BYTES = 20_000_000  # a log that grows past it begins again, as
 LOGS_KEPT = 3  # name.log.1, the newest, to name.log.3
 _PR_SET_PDEATHSIG = 1
@@ -255,6 +255,12 @@ class Supervisor:
                 child.ended, child.start_at = 0, time.monotonic() + child.program.delay
             else:
                 child.start()
+
+    def start_delayed(self) -> None:
+        """What waits for its first start begins at the next tick."""
+        for child in self.children:
+            if child.program.delay and not child.pid:
+                child.start_at = time.monotonic()
 
     def add(self, program: Program) -> Child:
         child = self._child(program, self._logs)

@@ -66,7 +66,7 @@ class EvaluationConfig(AppConfig):
                 "protocol",
                 "Protocol",
                 "evaluation:run_protocol",
-                when=lambda run: run.kind == "evaluate",
+                when=lambda run: run.kind in ("evaluate", "assess"),
             )
         )
         self_limited_add("api:score")  # two requests wait for scores in a process, no more

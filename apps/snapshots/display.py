@@ -12,7 +12,7 @@ from apps.snapshots.assembling.deciding import NO_VOTES
 from apps.snapshots.assembling.losses import Loss
 from apps.snapshots.models import MIXTURE, Snapshot
 from apps.snapshots.progress import MIXING, STEPS
-from apps.snapshots.recipe import PRIVATE_SPLITS, PUBLISHED, in_order
+from apps.snapshots.recipe import PRIVATE_SPLITS, PUBLISHED, SINGLE, in_order
 
 SPLIT_WORDS = {
     "train": "Training",
@@ -362,6 +362,8 @@ def _rule(recipe: Mapping[str, Any]) -> str:
     votes = f"at least {recipe['least_votes']} votes"
     if recipe.get("decide_by") == PUBLISHED:
         return "the published label that a pair was imported with"
+    if recipe.get("decide_by") == SINGLE:
+        return "single votes, soft labels: every pair with a vote"
     if method:
         return f"{method}: {votes}, a probability of {recipe['least_posterior']:g}"
     return f"{votes}, {recipe['least_agreeing']} agreeing, a share of {recipe['least_share']:g}"

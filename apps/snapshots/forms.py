@@ -11,7 +11,7 @@ from django.http import QueryDict
 
 from apps.accounts.models import Project, User
 from apps.common.errors import DomainError
-from apps.labeling.forms.rule import CUSTOM, PresetForm, UnitField, percent
+from apps.labeling.forms.rule import CUSTOM, Preset, PresetForm, UnitField, percent
 from apps.snapshots.display import LossLine
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import (
@@ -22,7 +22,9 @@ from apps.snapshots.recipe import (
     PUBLIC_TEST,
     PUBLISHED,
     SECOND,
+    SINGLE,
     SMOKE,
+    SOFT,
     TRAIN,
     SnapshotRecipe,
     recipe_from_json,
@@ -38,6 +40,10 @@ _SPLITS = {
     "private_share": PRIVATE_TEST,
     "audit_share": HUMAN_AUDIT,
 }
+SINGLE_VOTES = Preset(
+    "Single votes, soft labels: every pair with a vote, as probable as its voter is reliable",
+    {"decide_by": SINGLE, "ties": SOFT},
+)
 # Fields of the recipe that have one here under the same name.
 _SAME = (
     "decide_by",
@@ -96,6 +102,7 @@ class SnapshotForm(PresetForm):
             ("one_coin", "One-coin Dawid–Skene"),
             ("dawid_skene", "Dawid–Skene"),
             ("mace", "MACE"),
+            (SINGLE, "Single votes: every pair with a vote, with soft labels"),
             (PUBLISHED, "Published labels: what imported pairs came with, whoever voted"),
         ],
         help_text="Counting asks for the three numbers below. A model weighs each vote by how "
@@ -227,7 +234,8 @@ class SnapshotForm(PresetForm):
         if data is not None and (name := data.get("relax")):
             data = self._relaxed(data.copy(), name)
         super().__init__(data, initial=_initial(shown))
-        self.preset_add(project.pk, {name: getattr(shown, name) for name in _SAME})
+        current = {name: getattr(shown, name) for name in _SAME}
+        self.preset_add(project.pk, current, {"single_votes": SINGLE_VOTES})
         for name in (*_SAME, *_FILTERS):
             self.fields[name].required = False
             self.fields[name].hide_optional = name not in ("heldout_groups", *_FILTERS)

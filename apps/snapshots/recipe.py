@@ -74,8 +74,8 @@ __all__ = [
 SPLIT_BY = ("auto", "group", "argument")
 DROP, SOFT, KTO = "drop", "soft", "kto"
 TIE_POLICIES = (DROP, SOFT, KTO)
-PUBLISHED = "published"
-DECIDE_BY = ("votes", "one_coin", "dawid_skene", "mace", PUBLISHED)
+PUBLISHED, SINGLE = "published", "single_votes"
+DECIDE_BY = ("votes", "one_coin", "dawid_skene", "mace", SINGLE, PUBLISHED)
 OVERRIDE, IGNORE = "override", "ignore"
 RULINGS = (OVERRIDE, IGNORE)
 JOIN, REFUSE = "join", "refuse"
@@ -116,10 +116,12 @@ class SnapshotRecipe:
     """Everything a freeze depends on beside the votes.
 
     decide_by: `votes` decides by the three numbers; a model of the voters by `least_votes` and
-    `least_posterior`; `published` takes the label that a comparison was imported with, whoever
-    voted. rulings: whether what a person ruled overrides the votes. `splits` are shares
-    of groups (or of argument components) that sum to 1. `heldout_annotators` is the share of people
-    whose votes decide no row; what a project can spare, `selectors.snapshots.recipe_default` says.
+    `least_posterior`; `single_votes` keeps every comparison with a vote, as a soft label that says
+    how reliable its voter is, and asks none of the numbers; `published` takes the label that a
+    comparison was imported with, whoever voted. rulings: whether what a person ruled overrides the
+    votes. `splits` are shares of groups (or of argument components) that sum to 1.
+    `heldout_annotators` is the share of people whose votes decide no row; what a project can spare,
+    `selectors.snapshots.recipe_default` says.
     `split_by` auto takes groups where there are enough of them, otherwise connected components of
     arguments. near_duplicates: texts at least
     `duplicate_similarity` alike become one unit, or stop the freeze when they stand on both sides
@@ -169,6 +171,8 @@ class SnapshotRecipe:
             raise _bad("half_life_days", "must be over 0, or null for no ageing")
         if self.name_annotators and self.ties == KTO:
             raise _bad("name_annotators", "is for pairs; single answers name nobody")
+        if self.decide_by == SINGLE and self.ties != SOFT:
+            raise _bad("ties", "must be soft where single votes decide: one vote is no certainty")
         if self.filters.half not in ("", *HALVES):
             raise _bad("filters.half", f"must be one of {', '.join(HALVES)}, or empty")
         both = set(self.heldout_groups) & set(self.filters.without_groups)
@@ -207,7 +211,8 @@ class SnapshotRecipe:
 
     @property
     def by_model(self) -> bool:
-        return self.decide_by not in ("votes", PUBLISHED)
+        """Whether a posterior decides, by the two numbers of `posterior_rule`."""
+        return self.decide_by not in ("votes", SINGLE, PUBLISHED)
 
     @property
     def shares(self) -> dict[str, float]:

@@ -177,6 +177,7 @@ def test_the_start_line_asks_an_address_that_no_redirect_hides(db, monkeypatch, 
     banner = up._Banner(
         0.0, lambda _, line: said.append(line), None, need_sign_ins=False, var=tmp_path
     )
+    assert banner.answers()
     banner.show_when_ready()
     assert [url.rpartition("/")[2] for url in asked] == ["livez"]
     assert any("Concord answers at" in line for line in said)
@@ -250,6 +251,23 @@ def test_what_may_come_later_does_not_hold_up_what_people_wait_for(tmp_path: Pat
 
         wait_for(started)
         assert train.failures == 0
+    finally:
+        supervisor.shut_down()
+
+
+def test_what_waits_for_the_web_servers_starts_when_they_answer(tmp_path: Path) -> None:
+    later = Program("train", (sys.executable, "-c", SLEEPER), delay=3_600)
+    supervisor = Supervisor([sleeper("web"), later], logs=tmp_path, echo=lambda *_: None)
+    supervisor.start()
+    try:
+        web, train = supervisor.children
+        first = web.pid
+        supervisor.tick()
+        assert train.pid is None
+        supervisor.start_delayed()
+        supervisor.tick()
+        assert train.pid is not None
+        assert web.pid == first
     finally:
         supervisor.shut_down()
 

@@ -23,6 +23,7 @@ from tests.evaluation.assessed import (
     red,
     with_evidence,
 )
+from tests.evaluation.test_protocols import FIRST, WARMER
 from tests.people import person_make
 
 WEB_LINES = {"people_rank", "freshness"}
@@ -291,12 +292,29 @@ def test_an_empty_list_says_why_and_what_to_do(page):
 def test_two_models_stand_side_by_side_with_what_differs_marked(project, model, page):
     data = model.run.inputs.get().snapshot
     other = model_make(project, name="another", data=data)
-    assessment_make(model, all_green(red("slices")))
-    assessment_make(other, all_green(red("accuracy")))
+    alike = {"summary": {"protocol": FIRST.to_json()}}
+    assessment_make(model, all_green(red("slices")), **alike)
+    assessment_make(other, all_green(red("accuracy")), **alike)
     text = page(f"reward-models/compare/?a={model.pk}&b={other.pk}")
     assert text.count('class="differs"') == 2
     assert "2 of" in text
     assert "not comparable" not in text
+
+
+def test_models_that_were_assessed_by_different_protocols_are_not_compared(project, model, page):
+    data = model.run.inputs.get().snapshot
+    other = model_make(project, name="another", data=data)
+    planted = ((model, FIRST), (other, WARMER))
+    for one, protocol in planted:
+        assessment_make(one, all_green(), summary={"protocol": protocol.to_json()})
+    text = page(f"reward-models/compare/?a={model.pk}&b={other.pk}")
+    assert "not shown on one axis" in text
+    assert "sampling.temperature" in text
+    assert 'class="table compare"' not in text
+    Run.objects.filter(kind="assess").update(summary={})
+    text = page(f"reward-models/compare/?a={model.pk}&b={other.pk}")
+    assert "before protocols were kept" in text
+    assert 'class="table compare"' not in text
 
 
 def test_figures_from_different_datasets_are_called_not_comparable(project, model, page):

@@ -160,6 +160,20 @@ def test_other_kinds_are_none_of_its_business(project: Project) -> None:
     assert refusal_of([ppo, live, evaluated(project, FIRST)]) is None
 
 
+def test_evaluations_of_policies_and_of_reward_models_are_asked_about_apart(
+    project: Project, emil: User, signed_in
+) -> None:
+    policy = evaluated(project, FIRST)
+    one, other = (
+        run_make(project, kind="assess", state="finished", summary={"protocol": p.to_json()})
+        for p in (WARMER, RESEEDED)
+    )
+    assert refusal_of([policy, one]) is None, "they share no figure"
+    (pair,) = refusal_of([policy, one, other]).pairs
+    assert (pair.one, pair.other) == (one, other)
+    assert "?tab=protocol" in signed_in(emil).get(f"{HERE}/runs/{one.pk}/").content.decode()
+
+
 def test_curves_of_another_protocol_are_not_drawn_behind_a_run(
     project: Project, emil: User, signed_in
 ) -> None:

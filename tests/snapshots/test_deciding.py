@@ -3,6 +3,7 @@
 import datetime as dt
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -41,6 +42,65 @@ def crowd(n_pairs: int = 120, *, spammers: int = 2, seed: int = 1) -> Material:
     return Material(tuple(pairs), tuple(votes))
 
 
+def single(given: Material, **changes) -> Assembly:
+    return assemble(given, recipe(decide_by="single_votes", ties="soft", **changes))
+
+
+def lone_votes(n: int, *, person: int, choice: str = "a", start: int = 5_001) -> Material:
+    """`n` pairs, each with one vote, all by this person."""
+    pairs = [pair(k, f"g{k}", f"x{k}", f"y{k}") for k in range(start, start + n)]
+    votes = [CurrentVote(1000 * p.id, p.id, person, f"user:{person}", choice, NOON) for p in pairs]
+    return Material(tuple(pairs), tuple(votes))
+
+
+def both(one: Material, other: Material) -> Material:
+    return Material((*one.pairs, *other.pairs), (*one.votes, *other.votes))
+
+
+def test_a_single_vote_is_a_row_that_no_number_of_the_rule_judges() -> None:
+    pairs = [pair(n, "g", f"x{n}", f"y{n}") for n in range(1, 7)]
+    given = material(pairs, {1: "a", 2: "b", 3: "t", 4: "", 5: "aab", 6: "ab"})
+    bad = (CurrentVote(9000, 7, 1, "user:1", "both_bad", NOON),)
+    given = replace(given, pairs=(*pairs, pair(7, "g", "x7", "y7")), votes=(*given.votes, *bad))
+    made = single(given, least_votes=5, least_agreeing=5, least_share=1.0)
+    rows = {x.pair: x for x in made.lines["train"]}
+    assert {n: x.winner for n, x in rows.items()} == {1: "a", 2: "b", 3: "tie", 5: "a", 6: "a"}
+    assert {n: x.by for n, x in rows.items()} == dict.fromkeys((1, 2, 3), "vote") | dict.fromkeys(
+        (5, 6), "votes"
+    )
+    assert rows[1].confidence == rows[2].confidence > rows[6].confidence > rows[3].confidence == 0.5
+    even = single(material([pair(1, "g", "x", "y")], {1: "ab"})).lines["train"]
+    assert [(x.winner, x.confidence) for x in even] == [("tie", 0.5)]
+    assert reasons(made) == {4: "no votes left", 7: "decided: both bad"}
+    assert made.counts["chance_keep_rate"] is None
+    counted = assemble(given, recipe(least_votes=5, least_agreeing=5, ties="soft"))
+    assert not counted.lines.get("train"), "the rule would have kept something by itself"
+
+
+def test_a_single_vote_is_believed_as_its_voter_agrees_with_others() -> None:
+    """People who always say a are right on half of what they share with others."""
+    shared = both(crowd(300, spammers=1), lone_votes(200, person=10))
+    given = both(shared, lone_votes(200, person=1, start=6_001))
+    rows = {x.pair: x.confidence for x in single(given).lines["train"]}
+    spammer, honest = rows[5_001], rows[6_001]
+    assert 0.5 <= spammer < 0.62
+    assert 0.85 < honest < 0.95
+    # Two hundred lone votes agree with themselves and show nothing about who cast them.
+    alone = both(crowd(300, spammers=1), lone_votes(1, person=10))
+    assert single(alone).lines["train"][-1].confidence == spammer
+
+
+def test_nobody_is_certain_and_whoever_shares_no_pair_counts_as_the_prior() -> None:
+    rows = single(lone_votes(3, person=1)).lines["train"]
+    assert [x.confidence for x in rows] == [0.727273] * 3  # Beta(4, 1.5)
+
+
+def test_single_votes_need_soft_labels() -> None:
+    with pytest.raises(DomainError, match="must be soft") as refused:
+        recipe(decide_by="single_votes")
+    assert refused.value.field == "ties"
+
+
 @pytest.mark.parametrize("method", ["one_coin", "dawid_skene", "mace"])
 def test_a_model_decides_by_its_posterior_and_the_row_carries_it(method: str) -> None:
     made = assemble(crowd(), recipe(decide_by=method, least_votes=2))
@@ -70,8 +130,12 @@ def test_the_same_votes_give_the_same_posteriors() -> None:
     assert assemble(crowd(), wanted).lines == assemble(crowd(), wanted).lines
 
 
-def test_no_vote_on_a_tested_comparison_moves_a_training_row() -> None:
-    wanted = recipe(decide_by="one_coin", least_votes=2, splits={"train": 0.5, "public_test": 0.5})
+@pytest.mark.parametrize(
+    "way",
+    [{"decide_by": "one_coin", "least_votes": 2}, {"decide_by": "single_votes", "ties": "soft"}],
+)
+def test_no_vote_on_a_tested_comparison_moves_a_training_row(way: dict[str, Any]) -> None:
+    wanted = recipe(**way, splits={"train": 0.5, "public_test": 0.5})
     before = crowd()
     tested = {
         p.id for p in before.pairs if split_of(p.group, wanted.shares, wanted.seed) != "train"

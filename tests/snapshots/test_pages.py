@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 from django.conf import settings
+from django.db.models import OuterRef, Subquery
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
 from apps.accounts.models import AuditEvent, Project, User
-from apps.labeling.models import Annotator, Comparison
+from apps.labeling.models import Annotator, Comparison, Vote
 from apps.snapshots import dispatch
 from apps.snapshots.forms import SnapshotForm
 from apps.snapshots.models import Snapshot
@@ -116,6 +117,28 @@ def test_freezing_from_the_page_leads_to_the_dataset(
     assert made.sha256[:16] in text
     assert "Leakage check" in text
     assert "under 5,000" in text
+
+
+def test_single_votes_are_frozen_as_soft_labels_by_one_choice_on_the_page(
+    project: Project, emil: User, signed_in: SignedIn, crowd: list[Comparison]
+) -> None:
+    """One vote a pair, which the project's rule of three decides nowhere."""
+    first = Vote.objects.filter(comparison=OuterRef("comparison")).order_by("pk").values("pk")[:1]
+    Vote.objects.exclude(pk=Subquery(first)).update(is_current=False)
+    client = signed_in(emil)
+    counted = client.post(at("create", project), answers(action="preview"))
+    assert counted.context["preview"]["n_train"] == 0
+    chosen = {"action": "freeze", "preset": "single_votes"}
+    client.post(at("create", project), answers(**chosen))
+    draft = Snapshot.objects.get()
+    assert freezing.snapshot_run(snapshot=draft.pk) == "frozen"
+    made = Snapshot.objects.get()
+    assert (made.recipe["decide_by"], made.recipe["ties"]) == ("single_votes", "soft")
+    assert made.counts["decided_by"] == {"vote": made.counts["kept"]}
+    page = client.get(at("detail", project, made.pk)).content.decode()
+    assert "single votes, soft labels" in page
+    again = client.get(at("create", project), {"like": made.pk}).context["form"]
+    assert again["preset"].value() == "single_votes"
 
 
 def test_a_draft_can_be_cancelled_and_made_again_from_its_page(

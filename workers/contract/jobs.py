@@ -129,6 +129,11 @@ class JobSpec:
         """The input playing `role`, or None."""
         return next((ref for ref in self.inputs if ref.role == role), None)
 
+    def content_of(self, role: str) -> dict[str, str]:
+        """{sha256} of the input playing `role`; {} where there is none."""
+        ref = self.input(role)
+        return {"sha256": ref.sha256} if ref else {}
+
     @property
     def folder(self) -> str:
         """Where this attempt writes, below `artifacts_url`."""

@@ -45,10 +45,12 @@ def protocol_of(
             "answers_per_prompt": settings.draws,
         },
         engine={role: dict(one.engine) for role, one in answered.items()},
-        baseline=_content(context, "sft") | _named(served),
-        judge=_content(context, "judge") | {"prompt": ""} if context.has_input("judge") else {},
+        baseline=context.spec.content_of("sft") | _named(served),
+        judge=context.spec.content_of("judge") | {"prompt": ""}
+        if context.has_input("judge")
+        else {},
         reward={"source": dict(settings.reward)}
-        | (_content(context, "reward") if needs_model(settings.reward) else {}),
+        | (context.spec.content_of("reward") if needs_model(settings.reward) else {}),
         metric_code=metric_code(),
         statistics=statistics_plan(settings),
     )
@@ -102,7 +104,8 @@ def probe_protocol(
         engine={"policy" if has_policy else "reward": dict(engine)},
         baseline={},
         judge={},
-        reward={"source": dict(settings.reward)} | (_content(context, "reward") if reads else {}),
+        reward={"source": dict(settings.reward)}
+        | (context.spec.content_of("reward") if reads else {}),
         metric_code=code_sha256(*code),
         statistics={"estimand": "mean over prompts", "interval": "deviation over prompts"},
     )
@@ -126,11 +129,6 @@ def metric_code() -> str:
         plain,
         same_text,
     )
-
-
-def _content(context: RunContext, role: str) -> dict[str, str]:
-    ref = context.spec.input(role)
-    return {"sha256": ref.sha256} if ref else {}
 
 
 def _named(served: Mapping[str, Served]) -> dict[str, str]:

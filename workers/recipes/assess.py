@@ -17,6 +17,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, set_seed
 from workers.assess.judging import judge
 from workers.assess.material import Phases
 from workers.assess.measuring import DRAWN, Subject, look
+from workers.assess.protocol import assess_protocol
 from workers.assess.scores import SMOKE, splits_of
 from workers.assess.writing import publish
 from workers.config import settings_for
@@ -24,6 +25,7 @@ from workers.config.inference import AssessSettings
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
 from workers.contract.jobs import BFLOAT16, INT8
+from workers.contract.protocol import KEY
 from workers.data.batches import encode_prompt
 from workers.data.snapshot import (
     Messages,
@@ -31,6 +33,7 @@ from workers.data.snapshot import (
     Prompt,
     read_held_out_prompts,
 )
+from workers.evaluation.answering import engine_here, engine_there, read_by, read_there
 from workers.models.loading import freeze, load_causal, load_tokenizer, parameter_count
 from workers.rewards.build import build_judge, load_reward
 from workers.rewards.model import EnsembleReward, ModelReward, threshold_of
@@ -59,6 +62,11 @@ class Models:
         self._settings = settings
         self._drawn = drawn
         self.served = served_inputs(context, settings.server)
+        # For the protocol: what was asked, and of each role that answered its engine, its chat
+        # template and the prompts as it read them.
+        self.asked: list[Prompt] = []
+        self.engine: dict[str, dict[str, Any]] = {}
+        self.read: dict[str, tuple[str | None, dict[str, Any]]] = {}
         self._held: tuple[str, PreTrainedModel, PreTrainedTokenizerBase] | None = None
 
     def has(self, role: str) -> bool:
@@ -83,7 +91,8 @@ class Models:
                 level="warning",
             )
         seed = derive_seed(self._context.spec.seed, "assess", "prompts")
-        return [kept[i] for i in choose(len(kept), self._settings.max_outputs, seed)]
+        self.asked = [kept[i] for i in choose(len(kept), self._settings.max_outputs, seed)]
+        return self.asked
 
     def answers(self, role: str, prompts: Sequence[Messages], *, purpose: str) -> list[str]:
         seed = derive_seed(self._context.spec.seed, "assess", purpose, role)
@@ -94,13 +103,18 @@ class Models:
             top_k=self._settings.top_k,
             seed=seed,
         )
+        everything = [row.messages for row in self.asked]
         if role in self.served:
+            self.engine[role] = engine_there(self.served[role])
+            self.read[role] = read_there(self.served[role], everything)
             given = self.served[role].answer(
                 prompts, sampling, doing=f"asking the server, {purpose}"
             )
             self._drawn(DRAWN * len(prompts))
             return [one.text for one in given]
         model, tokenizer = self._model(role)
+        self.engine[role] = engine_here(model, self._settings.batch_size)
+        self.read[role] = read_by(tokenizer, everything)
         ids = [encode_prompt(tokenizer, prompt) for prompt in prompts]
         texts: list[str] = []
         step = self._settings.batch_size * 4
@@ -134,10 +148,11 @@ def run(context: RunContext) -> dict[str, Any]:
     folder = context.input_path("reward")
     reward = load_reward(folder, name="reward_model", batch_size=settings.batch_size)
     models = Models(context, settings, drawn=phases.done)
+    other = _other(context)
     subject = Subject(
         reward=reward,
         rows=rows,
-        other=_other(context),
+        other=other,
         judge=build_judge(context, batch_size=settings.batch_size),
         answering=models,
         lower=_cheaper(folder, settings) if settings.check_precision else None,
@@ -164,8 +179,17 @@ def run(context: RunContext) -> dict[str, Any]:
         model=_model(context, reward),
         rows={name: len(of) for name, of in rows.items()},
     )
+    protocol = assess_protocol(
+        context,
+        settings,
+        rows=rows,
+        other=other,
+        asked=models.asked,
+        engine={"reward": engine_here(None, settings.batch_size), **models.engine},
+        read=models.read,
+    )
     phases.finish()
-    return summary | summaries(models.served)
+    return summary | {KEY: protocol.to_json()} | summaries(models.served)
 
 
 def _other(context: RunContext) -> list[Preference]:

@@ -41,6 +41,7 @@ from apps.snapshots.models import Snapshot
 from apps.training import display
 from apps.training.forms.launch import ROLE_LABELS
 from apps.training.models import Artifact, Checkpoint, Run
+from apps.training.selectors.protocols import refusal_of
 from apps.training.services.kinds import run_inputs
 from workers.config import recipe_presets
 
@@ -205,8 +206,11 @@ def compare(request: Request) -> HttpResponse:
         "nav": "reward_models",
     }
     if len(chosen) == 2:
-        context["comparison"] = compare_findings(*(side["findings"] for side in chosen))
-        context["notes"] = _comparability(*chosen)
+        assessed = [side["assessment"] for side in chosen if side["assessment"]]
+        refusal = refusal_of(assessed) if chosen[0]["model"] != chosen[1]["model"] else None
+        if refusal is None:
+            context["comparison"] = compare_findings(*(side["findings"] for side in chosen))
+        context |= {"refusal": refusal, "notes": _comparability(*chosen)}
     return render(request, "evaluation/compare.html", context)
 
 

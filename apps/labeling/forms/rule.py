@@ -60,9 +60,12 @@ class PresetForm(forms.Form):
     rule of their own.
     """
 
-    def preset_add(self, project: str, current: Mapping[str, Any]) -> None:
-        """current: the rule as it is, by the names of the fields; call it when fields are there."""
-        self.presets = presets(project)
+    def preset_add(
+        self, project: str, current: Mapping[str, Any], more: Mapping[str, Preset] | None = None
+    ) -> None:
+        """current: the rule as it is, by the names of the fields; more: presets of this form alone.
+        Call it when fields are there."""
+        self.presets = presets(project) | dict(more or {})
         names = [key for key, one in self.presets.items() if _is(one, current)]
         field = forms.ChoiceField(
             required=False,

@@ -3,8 +3,12 @@
 Where a model of the voters decides, it is fitted twice: on the votes on training comparisons alone,
 which decides those, and on all votes, which decides the rest. So no vote on a comparison that is
 measured on has a part in a training row, not even through what it says about its annotator.
+
+Single votes decide by themselves, and a model says how far each is to be believed. It learns from
+comparisons with two votes or more: a lone vote agrees with itself and shows nobody's reliability.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,13 +19,14 @@ from numpy.typing import NDArray
 from apps.snapshots.assembling.material import (
     BY_LABEL,
     BY_MODEL,
+    BY_ONE,
     BY_RULING,
     BY_VOTES,
     CurrentVote,
     Judgement,
     Pair,
 )
-from apps.snapshots.recipe import OVERRIDE, PUBLISHED, TRAIN, SnapshotRecipe, moments
+from apps.snapshots.recipe import OVERRIDE, PUBLISHED, SINGLE, TRAIN, SnapshotRecipe, moments
 from measures.consensus import Fit, Votes, fit, votes_from, winners
 from measures.voting import CHOICES, Choice, decide_many, decide_many_by_posterior
 
@@ -35,6 +40,7 @@ COLUMN = {choice: column for column, choice in enumerate(CHOICES)}
 # Posteriors are rounded here, so that the last bit of an exponential, which differs from machine to
 # machine, does not make another file of the same votes.
 _DIGITS = 6
+_SUREST = 0.999  # nobody is believed more, so that one vote is never certain
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +86,7 @@ def decide_pairs(
     """
     votes = _votes(candidates, seen)
     table = votes.counts()
-    modelled = recipe.by_model or recipe.reliability_weights
+    modelled = recipe.by_model or recipe.reliability_weights or recipe.decide_by == SINGLE
     fits = _fits(candidates, votes, split, recipe) if modelled else {}
     decisions = (
         decide_many_by_posterior(
@@ -92,6 +98,7 @@ def decide_pairs(
         if recipe.by_model
         else decide_many(table, recipe.rule, votes_possible=table.sum(axis=1))
     )
+    by_side = {side: _reliability(seen, fits.get(side)) for side in (True, False)}
     found: dict[int, DecidedBy] = {}
     for row, pair in enumerate(candidates):
         n, top, code = (
@@ -99,6 +106,10 @@ def decide_pairs(
         )
         if recipe.decide_by == PUBLISHED:
             found[pair.id] = _published(pair)
+            continue
+        if recipe.decide_by == SINGLE:
+            trusted = by_side[split.get(pair.id) == TRAIN]
+            found[pair.id] = _by_single(seen.get(pair.id, ()), trusted)
             continue
         share = top / n if n else 0.0
         winner = str(CHOICES[code]) if code >= 0 else ""
@@ -124,8 +135,8 @@ def decide_pairs(
                 certainty=share,
             )
     rulings = _rule_over(found, candidates, seen, recipe, barred, is_held)
-    reliability = _reliability(seen, fits)
-    return Decided(found, [int(n) for n in decisions.n_votes], reliability, rulings)
+    # As the votes on training comparisons have it.
+    return Decided(found, [int(n) for n in decisions.n_votes], by_side[True], rulings)
 
 
 def _published(pair: Pair) -> DecidedBy:
@@ -134,6 +145,36 @@ def _published(pair: Pair) -> DecidedBy:
         return DecidedBy("", NO_LABEL, 0.0, 0.5, 0.0, by=BY_LABEL)
     p_a = {"a": 1.0, "b": 0.0}.get(pair.gold, 0.5)
     return DecidedBy(pair.gold, "", share=1.0, p_a=p_a, certainty=1.0, by=BY_LABEL)
+
+
+def _by_single(votes: Sequence[CurrentVote], reliability: Mapping[int, float]) -> DecidedBy:
+    """The label of whoever voted, with P(A is preferred) by how reliable they are: of one vote for
+    A that person's reliability, of several the one-coin posterior, of a tie one half."""
+    if not votes:
+        return DecidedBy("", NO_VOTES, 0.0, 0.5, 0.0, by=BY_ONE)
+    sign = {Choice.A: 1, Choice.B: -1}
+    trust = [min(max(reliability[vote.person], 0.5), _SUREST) for vote in votes]
+    odds = sum(
+        sign.get(Choice(vote.choice), 0) * math.log(q / (1 - q))
+        for vote, q in zip(votes, trust, strict=True)
+    )
+    p_a = round(1 / (1 + math.exp(-odds)), _DIGITS)
+    said = {vote.choice for vote in votes}
+    if len(said) == 1:
+        winner = said.pop()
+    elif p_a == 0.5:
+        winner = ""
+    else:
+        winner = "a" if p_a > 0.5 else "b"
+    share = sum(vote.choice == winner for vote in votes) / len(votes)
+    return DecidedBy(
+        winner,
+        "" if winner else VOTE_TIE,
+        share,
+        p_a=p_a,
+        certainty=max(p_a, 1 - p_a),
+        by=BY_ONE if len(votes) == 1 else BY_VOTES,
+    )
 
 
 # --- the models ----------------------------------------------------------------------------------
@@ -163,6 +204,14 @@ def _fits(
     method = recipe.decide_by if recipe.by_model else "one_coin"
     trained = np.array([split.get(pair.id) == TRAIN for pair in candidates], dtype=bool)
     found = {}
+    if recipe.decide_by == SINGLE:
+        several = np.bincount(votes.items, minlength=len(candidates)) > 1
+        known = several[votes.items]
+        of_training = trained[votes.items]
+        return {
+            True: fit(method, votes.subset(known & of_training)),
+            False: fit(method, votes.subset(known)),
+        }
     of_training = trained[votes.items] if len(votes) else np.zeros(0, dtype=bool)
     if of_training.any():
         found[True] = fit(method, votes.subset(of_training))
@@ -182,11 +231,8 @@ def _posteriors(
     return table
 
 
-def _reliability(
-    seen: Mapping[int, Sequence[CurrentVote]], fits: Mapping[bool, Fit]
-) -> dict[int, float]:
-    """As the votes on training comparisons have it."""
-    found = fits.get(True)
+def _reliability(seen: Mapping[int, Sequence[CurrentVote]], found: Fit | None) -> dict[int, float]:
+    """By person."""
     if found is None:
         return {}
     return dict(zip(_people(seen), map(float, found.reliability), strict=True))

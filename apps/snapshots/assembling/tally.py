@@ -12,6 +12,7 @@ from apps.snapshots.recipe import (
     HELDOUT_ANNOTATORS,
     KTO,
     PUBLISHED,
+    SINGLE,
     SMOKE,
     SOFT,
     TRAIN,
@@ -73,7 +74,7 @@ def tally(
         "decided_by": dict(sorted(Counter(line.by for line in decided).items())),
         "winners": dict(sorted(Counter(line.winner for line in decided).items())),
         "chance_keep_rate": None
-        if recipe.decide_by == PUBLISHED
+        if recipe.decide_by in (PUBLISHED, SINGLE)
         else expected_by_model(recipe, votes_per_pair, reliability)
         if recipe.by_model
         else expected_keep_rate(recipe.rule, votes_per_pair),

@@ -1,6 +1,6 @@
 """Which results of evaluations may stand on one axis: those measured by one protocol."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from apps.common.numbers import is_number
@@ -9,6 +9,8 @@ from apps.training.models import Run
 from measures.repeats import inside_repeat_spread, least_difference
 from workers.contract.protocol import Difference, StatedProtocol, differences, stated
 
+# Of policies and of reward models; what they measure differs, so their protocols always do.
+EVALUATIONS = (Run.Kind.EVALUATE, Run.Kind.ASSESS)
 UNKNOWN = "was evaluated before protocols were kept, so it is compared with nothing"
 SEED = "sampling.seed"  # the only line in which the runs of a group of seeds may differ
 MOST_LINES = 12  # shown of one pair; the page of both protocols has all
@@ -58,25 +60,37 @@ def _short(value: object) -> str:
 
 def is_evaluation(run: Run) -> bool:
     """Whether the run has figures that a protocol belongs to."""
-    return run.kind == Run.Kind.EVALUATE and not run.is_live
+    return run.kind in EVALUATIONS and not run.is_live
 
 
 def protocol_of(run: Run) -> StatedProtocol | None:
     """None for a run of another kind, and for one evaluated before protocols were kept."""
-    return stated(run.summary) if run.kind == Run.Kind.EVALUATE else None
+    return stated(run.summary) if run.kind in EVALUATIONS else None
 
 
 def refusal_of(runs: Iterable[Run], *, over_seeds: bool = False) -> ProtocolRefusal | None:
     """Why the evaluations among these runs may not stand on one axis; None where they may, or where
-    there is one at most. `over_seeds`: of a group whose spread over seeds is what is asked for;
+    there is one at most. Those of policies and those of reward models share no figure and are asked
+    about apart. `over_seeds`: of a group whose spread over seeds is what is asked for;
     then they may differ in `SEED` and in nothing else."""
     asked = [run for run in runs if is_evaluation(run)]
-    if len(asked) < 2:
-        return None
-    found = {run.pk: protocol_of(run) for run in asked}
-    if without := [run for run in asked if found[run.pk] is None]:
+    without: list[Run] = []
+    pairs: list[ProtocolPair] = []
+    for kind in EVALUATIONS:
+        of_kind = [run for run in asked if run.kind == kind]
+        if len(of_kind) > 1:
+            found = {run.pk: protocol_of(run) for run in of_kind}
+            without += (unknown := [run for run in of_kind if found[run.pk] is None])
+            pairs += [] if unknown else _differing(of_kind, found, over_seeds=over_seeds)
+    if without:
         return ProtocolRefusal(asked, without=without)
-    pairs = []
+    return ProtocolRefusal(asked, pairs) if pairs else None
+
+
+def _differing(
+    asked: Sequence[Run], found: Mapping[str, StatedProtocol | None], *, over_seeds: bool
+) -> Iterator[ProtocolPair]:
+    """The first beside one of each other protocol."""
     seen = {_stated(found[asked[0].pk]).sha256}
     for other in asked[1:]:
         theirs = _stated(found[other.pk])
@@ -86,8 +100,7 @@ def refusal_of(runs: Iterable[Run], *, over_seeds: bool = False) -> ProtocolRefu
         mine = _stated(found[asked[0].pk])
         lines = differences(mine.content, theirs.content)
         if not over_seeds or {line.path for line in lines} != {SEED}:
-            pairs.append(_pair(asked[0], other, lines, mine.sha256, theirs.sha256))
-    return ProtocolRefusal(asked, pairs) if pairs else None
+            yield _pair(asked[0], other, lines, mine.sha256, theirs.sha256)
 
 
 def _stated(found: StatedProtocol | None) -> StatedProtocol:

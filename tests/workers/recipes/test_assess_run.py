@@ -14,6 +14,7 @@ from tests.workers.recipes.language import WORDS, Outcome, Workshop, assistant, 
 from workers.assess.judging import ON_THE_WEB
 from workers.assess.scores import Scored, same_comparisons
 from workers.contract.events import RecipeError
+from workers.contract.protocol import StatedProtocol, differences, stated
 from workers.data.snapshot import Preference
 from workers.trust import right
 from workers.trust.probes import NEUTRAL, PRAISE
@@ -138,6 +139,28 @@ def test_the_policys_answers_lie_ready_for_people_beside_those_of_the_sft_model(
     assert [(one["purpose"], one["count"]) for one in generated] == [("audit", 12)]
     samples = assessed.all("Sample")
     assert {sample["bucket"] for sample in samples} == {"high", "low", "random"}
+
+
+def test_an_assessment_states_its_protocol_of_which_the_reward_model_is_no_part(
+    shop: Workshop, assessed: Outcome
+) -> None:
+    found = stated(assessed.summary)
+    assert set(found.content["prompts"]["files"]) == {"train", "heldout_groups"}
+    assert found.content["prompts"]["files"]["heldout_groups"]["count"] == 240
+    assert set(found.content["engine"]) == {"reward", "policy", "sft"}
+    assert found.content["rendered"]["policy"]["count"] == 12
+
+    def looked(name: str, reward: str = "learned", **changed: Any) -> StatedProtocol:
+        spec = shop.spec(name, "assess", SMALL | changed, reward=reward, data="judged")
+        return stated(shop.run_here(spec, command="stop", after_step=0).summary)
+
+    settings = {"batch_size": 16, "max_length": 32, "max_steps": 1}
+    other = shop.spec("swayed", "reward", settings, sft="base", data="judged", seed=5)
+    shop.adopt("swayed", shop.run_here(other))
+    one = looked("by-one")
+    assert looked("by-another", reward="swayed").sha256 == one.sha256
+    (line,) = differences(one.content, looked("by-fewer", max_pairs=60).content)
+    assert line == ("statistics.max_pairs", 3000, 60)
 
 
 def test_progress_is_told_by_phase(assessed: Outcome) -> None:

@@ -56,8 +56,21 @@ class Command(BaseCommand):
         banner = _Banner(
             started, echo, builder, need_sign_ins=not options["no_demo"], var=settings.VAR_DIR
         )
+        waiting = True
+
+        def look() -> bool:
+            """Always False: the site runs until it is stopped. Workers leave the processors to the
+            web servers until these answer."""
+            nonlocal waiting
+            if waiting and banner.answers():
+                supervisor.start_delayed()
+                waiting = False
+            if not waiting:
+                banner.show_when_ready()
+            return False
+
         with embedded.ServerKeeper(settings.VAR_DIR, embedded.own_servers(), echo=echo):
-            supervisor.run(until=banner.show_when_ready)
+            supervisor.run(until=look)
         self._say("stopped")
 
     def _say(self, text: str) -> None:
@@ -86,17 +99,18 @@ class _Banner:
         self._sign_ins = var / SIGN_INS
         self._need_sign_ins = need_sign_ins
         self._shown = False
+        self._url = f"http://127.0.0.1:{settings.PORT}"
 
-    def show_when_ready(self) -> bool:
-        """Always False: the site runs until it is stopped."""
+    def answers(self) -> bool:
+        return _answers(f"{self._url}/livez")  # in production pages redirect to HTTPS
+
+    def show_when_ready(self) -> None:
+        """Call it once pages are answered; it waits for the demo's people, where there are any."""
         if self._shown or (self._need_sign_ins and not self._sign_ins.exists()):
-            return False
-        url = f"http://127.0.0.1:{settings.PORT}"
-        if not _answers(f"{url}/livez"):  # in production pages redirect to HTTPS
-            return False
+            return
         self._shown = True
         seconds = time.monotonic() - self._started
-        lines = [f"Concord answers at {url} (after {seconds:.0f} s). Ctrl-C stops it."]
+        lines = [f"Concord answers at {self._url} (after {seconds:.0f} s). Ctrl-C stops it."]
         if self._need_sign_ins:
             people = json.loads(self._sign_ins.read_text())
             lines += [f"  {p['role']:<10} {p['username']:<8} {p['password']}" for p in people]
@@ -104,7 +118,6 @@ class _Banner:
         lines.append(f"  logs and data: {env.var_dir()}")
         for line in ["", *lines, ""]:
             self._echo("concord", line)
-        return False
 
 
 def _answers(url: str) -> bool:
