@@ -44,8 +44,10 @@ from apps.snapshots.services.freezing import snapshot_preview
 from apps.training.models import Run
 from measures.head_to_head import Stopping, Verdict
 from tests.evaluation.outputs import assessment_make, checkpoint_make, output
+from tests.evaluation.test_protocols import FIRST, WARMER
 from tests.labeling.pairs import annotators_make
 from tests.people import person_make
+from workers.contract.protocol import Protocol
 
 GOOD, POOR = "A full answer", "A poor answer"
 
@@ -590,6 +592,97 @@ def test_one_that_is_due_again_waits_on_the_overview(
 
 
 # More than two systems.
+
+
+def evaluation_of(project: Project, style: str, protocol: Protocol = FIRST, n: int = 60) -> Run:
+    """A finished evaluation of a policy of its own, beside the same baseline."""
+    lines = [output(k, 1.0, response=f"{style}, says {k}.") for k in range(n)]
+    run = assessment_make(checkpoint_make(project), lines)
+    summary = {"protocol": protocol.to_json()}
+    Run.objects.filter(pk=run.pk).update(kind=Run.Kind.EVALUATE, summary=summary)
+    Run.objects.filter(pk=run.inputs.get(role="policy").checkpoint.run_id).update(name=style)
+    run.refresh_from_db()
+    return run
+
+
+def test_policies_of_several_evaluations_are_compared_with_their_baseline(
+    project: Project, emil: User, client: Client
+) -> None:
+    ppo, dpo, short = (evaluation_of(project, name) for name in ("PPO", "DPO", "GRPO"))
+    found = head_to_head_open(
+        project=project, user=emil, asked=asked(), source=ppo, more_sources=[dpo, short]
+    )
+    assert found.more_names == ["DPO", "GRPO"]
+    assert found.protocol["more_evaluations"] == [dpo.pk, short.pk]
+    policies = [run.inputs.get(role="policy").checkpoint for run in (dpo, short)]
+    assert [one["sha256"] for one in found.protocol["systems"]["more"]] == [
+        policy.sha256 for policy in policies
+    ]
+    texts = {
+        (task.external_id.split("-")[2 + side], answer.messages[-1]["content"].split(",")[0])
+        for task in Task.objects.filter(kind="blind").select_related("response_a", "response_b")
+        for side, answer in enumerate((task.response_a, task.response_b))
+    }
+    assert texts == {("0", "PPO"), ("1", "It depends on the planet"), ("2", "DPO"), ("3", "GRPO")}
+    origins = set(
+        Task.objects.filter(kind="blind").values_list("response_a__origin_ref", flat=True)
+    )
+    assert {policy.pk for policy in policies} < origins
+    client.force_login(emil)
+    new = reverse("evaluation:head_to_head_new", args=[project.slug])
+    again = client.get(f"{new}?again={found.pk}").context["form"]
+    assert again["more_sources"].value() == [dpo.pk, short.pk]
+    plan = {name: again[name].value() for name in again.fields if again[name].value() is not None}
+    asked_by_page = client.post(new, plan | {"name": "By page", "people": 5})
+    assert asked_by_page.status_code == 302, asked_by_page.context["form"].errors
+    api = f"/api/v1/projects/{project.slug}/head-to-heads"
+    body = {"name": "N", "first_name": "PPO", "second_name": "SFT", "source": ppo.pk, "people": 5}
+    made = client.post(api, body | {"more_sources": [dpo.pk]}, content_type="application/json")
+    assert made.status_code == 201, made.content
+    assert made.json()["more_names"] == ["DPO"]
+
+
+def test_prompts_that_one_evaluation_did_not_ask_are_asked_about_nobody(
+    project: Project, emil: User
+) -> None:
+    most, fewer = evaluation_of(project, "PPO"), evaluation_of(project, "DPO", n=45)
+    found = head_to_head_open(
+        project=project, user=emil, asked=asked(), source=most, more_sources=[fewer]
+    )
+    assert found.n_prompts == 45
+
+
+def test_evaluations_that_cannot_be_set_side_by_side_ask_nobody(
+    project: Project, emil: User, client: Client
+) -> None:
+    one, warm = evaluation_of(project, "PPO"), evaluation_of(project, "DPO", WARMER)
+
+    def refused(*more: Run, **plan: Any) -> DomainError:
+        with pytest.raises(DomainError) as found:
+            head_to_head_open(
+                project=project, user=emil, asked=asked(**plan), source=one, more_sources=more
+            )
+        return found.value
+
+    assert "sampling.temperature is 0.7 and 0.8" in refused(warm).message
+    assert refused(one).code == "twice"
+    assessed = evaluation_of(project, "KTO")
+    Run.objects.filter(pk=assessed.pk).update(kind=Run.Kind.ASSESS)
+    assessed.refresh_from_db()
+    assert refused(assessed).field == "more_sources"
+    other = evaluation_of(project, "GRPO")
+    assert refused(other, more_names=["A", "B"]).code == "two_systems"
+    assert refused(other, more_names=["Base"]).field == "more_names"
+    assert not HeadToHead.objects.exists()
+    client.force_login(emil)
+    api = f"/api/v1/projects/{project.slug}/head-to-heads"
+    body = {"name": "N", "first_name": "PPO", "second_name": "SFT", "more_sources": [other.pk]}
+    answer = client.post(api, body, content_type="application/json")
+    assert (answer.status_code, answer.json()["field"]) == (400, "source")
+    answer = client.post(
+        api, body | {"source": one.pk, "more_sources": ["nothing"]}, content_type="application/json"
+    )
+    assert answer.json()["field"] == "more_sources"
 
 
 def rows_of_three(n: int = 60) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from ninja import Field, Router, Schema, Status
 
 from apps.accounts.api_auth import needs
 from apps.accounts.permissions import READERS, STAFF, project_for
-from apps.common.errors import Missing
+from apps.common.errors import DomainError, Missing
 from apps.evaluation.models import HeadToHead
 from apps.evaluation.screens.head_to_head import said
 from apps.evaluation.selectors.head_to_head import (
@@ -62,6 +62,11 @@ class HeadToHeadIn(Schema):
     )
     source: str | None = Field(
         None, description="a finished evaluation: its policy against its baseline; else `rows`"
+    )
+    more_sources: list[str] = Field(
+        [],
+        description="with `source`: evaluations by the same protocol, whose policies are further "
+        "systems; `more_names` in their order, or none for the names of their runs",
     )
     rows: list[AnswersIn] = Field([], description="answers of two systems from elsewhere")
     prompts: int = Field(_DEFAULTS.prompts, description="at most so many, drawn at random")
@@ -245,15 +250,24 @@ def head_to_head_create(request: HttpRequest, slug: str, payload: HeadToHeadIn) 
     """The plan is fixed from then on. 400 naming the field; then nobody is asked."""
     project, _ = project_for(request.user, slug, STAFF)
     given = payload.dict()
-    key, rows = given.pop("source"), given.pop("rows")
-    run = None
-    if key is not None:
-        run = next((one for one in evaluations(project=project) if one.pk == key), None)
-        if run is None:
-            raise Missing("There is no such finished evaluation with answers.", field="source")
+    key, more, rows = (given.pop(name) for name in ("source", "more_sources", "rows"))
+    known = {run.pk: run for run in evaluations(project=project)} if key or more else {}
+    for field, keys in (("source", [key] if key is not None else []), ("more_sources", more)):
+        if any(one not in known for one in keys):
+            raise Missing("There is no such finished evaluation with answers.", field=field)
+    if more and key is None:
+        raise DomainError("Name the evaluation that further ones are set beside.", field="source")
+    run = known.get(key)
     asked = Asked(**given | {"stopping": Stopping(given["stopping"])})
     rows = [{name: value for name, value in row.items() if value != ""} for row in rows]
-    made = head_to_head_open(project=project, user=request.user, asked=asked, source=run, rows=rows)
+    made = head_to_head_open(
+        project=project,
+        user=request.user,
+        asked=asked,
+        source=run,
+        more_sources=[known[one] for one in more],
+        rows=rows,
+    )
     return Status(201, _told(made))
 
 

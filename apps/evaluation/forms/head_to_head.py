@@ -27,6 +27,13 @@ class HeadToHeadForm(forms.Form):
         required=False,
         help_text="Its policy is the first system, its baseline the second.",
     )
+    more_sources = forms.MultipleChoiceField(
+        label="Further evaluations",
+        required=False,
+        help_text="Their policies are further systems. All by one protocol: the same prompts, "
+        "sampling and baseline.",
+        widget=forms.SelectMultiple({"size": 4}),
+    )
     file = forms.FileField(
         label="Or a file of answers",
         required=False,
@@ -45,7 +52,7 @@ class HeadToHeadForm(forms.Form):
         label="Further systems",
         required=False,
         help_text=f"One name a line, at most {MOST_SYSTEMS - 2}, in the order of response_c, "
-        "response_d … Only with a file.",
+        "response_d …, or of the further evaluations, which else go by the names of their runs.",
         widget=forms.Textarea({"rows": 3}),
     )
     prompts = forms.IntegerField(
@@ -109,6 +116,7 @@ class HeadToHeadForm(forms.Form):
         self.found = {run.pk: run for run in evaluations(project=project)}
         choices = [(run.pk, f"{run.name} · {run.pk}") for run in self.found.values()]
         self.fields["source"].choices = [("", "None: a file"), *choices]  # type: ignore[attr-defined] # a ChoiceField
+        self.fields["more_sources"].choices = choices  # type: ignore[attr-defined] # as above
         self.has_evaluations = bool(choices)
 
     def clean_file(self) -> list[dict[str, Any]]:
@@ -129,6 +137,8 @@ class HeadToHeadForm(forms.Form):
         if "file" in cleaned and bool(cleaned.get("source")) == bool(cleaned["file"]):
             shown = "source" if self.has_evaluations else "file"
             self.add_error(shown, "Choose an evaluation or a file, one of them.")
+        if cleaned.get("more_sources") and not cleaned.get("source"):
+            self.add_error("source", "Choose the evaluation that further ones are set beside.")
         return cleaned
 
     def asked(self) -> dict[str, Any]:
@@ -138,6 +148,7 @@ class HeadToHeadForm(forms.Form):
         return {
             "asked": Asked(**plan, margin=given["margin_points"] / 100),
             "source": self.found.get(given["source"]),
+            "more_sources": [self.found[key] for key in given["more_sources"]],
             "rows": given["file"],
         }
 

@@ -5,7 +5,7 @@ import math
 import secrets
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import combinations
 from typing import Any
@@ -35,6 +35,7 @@ from apps.labeling.services.importing import MOST_BLIND_VOTES
 from apps.labeling.texts import BadMessages, Messages, fingerprint, messages_from
 from apps.monitoring.services.incidents import incident_open
 from apps.training.models import Checkpoint, Run
+from apps.training.selectors.protocols import refusal_of
 from measures.head_to_head import FINAL, LEAST_EXACT, Plan, Result, Stopping, Verdict
 from measures.model_ranking import LEAST_PEOPLE, LEAST_PROMPTS
 from measures.several_systems import BASELINE, LEAST_SYSTEMS, MOST_SYSTEMS
@@ -42,6 +43,7 @@ from workers.contract.protocol import content_sha256
 
 MOST_PROMPTS = 5_000
 MOST_DAYS = 365
+MOST_NAME = longest(HeadToHead, "first_name")
 NO_ANSWER = "(This answer is empty.)"
 STATISTICS = 1  # raised whenever the same votes would give other figures
 ANSWERS = tuple(f"response_{letter}" for letter in "abcdefgh")  # of each system, in their order
@@ -101,26 +103,29 @@ def head_to_head_open(
     user: User,
     asked: Asked,
     source: Run | None = None,
+    more_sources: Sequence[Run] = (),
     rows: Sequence[Mapping[str, Any]] = (),
 ) -> HeadToHead:
     """Put the pairs into the label queue and fix what will be concluded from which votes.
 
     source: a finished evaluation, whose policy is the first system and whose baseline the second;
-    else rows with `prompt`, `response_a` of the first, `response_b` of the second (`response_c` to
+    more_sources: evaluations by the same protocol, whose policies are further systems, by
+    `more_names` or else the names of their runs; prompts are those that all were asked. Else rows
+    with `prompt`, `response_a` of the first, `response_b` of the second (`response_c` to
     `response_h` of further ones) and perhaps `group`. Prompts to which both of two gave the same
     answer are asked about nobody and count as ties; of more systems only answers that differ are
     paired, so that strengths are of prompts on which they do. Raises `DomainError` naming the field
     (or the row), and then nobody is asked.
     """
+    models = _models(source, more_sources)
+    if more_sources and not asked.more_names:
+        names = [model.run.name if model else "" for model in models[2:]]
+        asked = replace(asked, more_names=[name[:MOST_NAME] for name in names])
     _asked_check(asked)
-    found = answers_of_run(source) if source else answers_of_rows(rows, len(asked.systems))
-    if source is not None and asked.more_names:
-        raise DomainError(
-            "An evaluation has the answers of two systems; bring those of more as rows.",
-            field="source",
-            code="two_systems",
-        )
-    found = _once(found)
+    if source is None:
+        found = _once(answers_of_rows(rows, len(asked.systems)))
+    else:
+        found = answers_of_runs(source, more_sources, asked)
     key = short_id()
     drawn = sorted(found, key=lambda pair: _digest(key, fingerprint(pair.prompt)))[: asked.prompts]
     differ = [pair for pair in drawn if not pair.alike]
@@ -134,13 +139,10 @@ def head_to_head_open(
     drawn_pairs = pairs_drawn(key, differ, len(asked.systems), asked.pairs_each)
     if asked.more_names:
         _connected(asked, drawn_pairs)
-    first, second = _checkpoints(source)
     even = math.ceil(len(drawn_pairs) * asked.votes_each / asked.people)
     pairs, report = blind_pairs_queue(
         project=project,
-        rows=[
-            _row(key, n, pair, first, second, asked) for n, pair in enumerate(drawn_pairs, start=1)
-        ],
+        rows=[_row(key, n, pair, models, asked) for n, pair in enumerate(drawn_pairs, start=1)],
         batch=f"head-to-head {key}",
         votes=asked.votes_each,
         most_each=math.ceil(1.5 * even),
@@ -162,7 +164,7 @@ def head_to_head_open(
         stopping=Stopping(asked.stopping),
         pairs=n_pairs if asked.more_names else None,
     )
-    protocol = _protocol(differ, plan, asked, source, first, second)
+    protocol = _protocol(differ, plan, asked, [source, *more_sources] if source else [], models)
     made = HeadToHead.objects.create(
         id=key,
         project=project,
@@ -171,8 +173,8 @@ def head_to_head_open(
         second_name=asked.second_name.strip(),
         more_names=asked.systems[2:],
         n_pairs=plan.pairs,
-        first=first,
-        second=second,
+        first=models[0],
+        second=models[1],
         source=source,
         pairs=pairs,
         n_prompts=plan.prompts,
@@ -226,7 +228,7 @@ def _asked_check(asked: Asked) -> None:
 
 
 def _more_check(asked: Asked) -> None:
-    most = longest(HeadToHead, "first_name")
+    most = MOST_NAME
     systems = asked.systems
     for number, name in enumerate(systems[2:], start=3):
         if not name or len(name) > most or "\x00" in name:
@@ -332,17 +334,37 @@ def _prompts_asked(pairs: EvaluationSet) -> int:
     return asked.values("prompt").distinct().count()
 
 
-def answers_of_run(source: Run) -> list[Answers]:
-    """What a finished evaluation kept. Raises `Conflict` where it kept nothing."""
-    if source.kind != Run.Kind.EVALUATE or source.state != Run.State.FINISHED:
-        raise Conflict(
-            "Choose an evaluation that has finished.", code="not_finished", field="source"
+def answers_of_runs(source: Run, more: Sequence[Run], asked: Asked) -> list[Answers]:
+    """What finished evaluations kept of the prompts that all were asked, each once. Raises
+    `Conflict` where one has not finished, `DomainError` where they cannot be set side by side or
+    their number is not that of the names."""
+    if len(asked.more_names) != len(more):
+        raise DomainError(
+            f"{len(asked.more_names)} names for {len(more)} further evaluations: an evaluation has "
+            "the answers of two systems, and each further one those of one more.",
+            field="more_names",
+            code="two_systems",
         )
+    for field, run in (("source", source), *(("more_sources", run) for run in more)):
+        if run.kind != Run.Kind.EVALUATE or run.state != Run.State.FINISHED:
+            raise Conflict(
+                "Choose an evaluation that has finished.", code="not_finished", field=field
+            )
+    if len({source.pk, *(run.pk for run in more)}) <= len(more):
+        raise DomainError("An evaluation is named twice.", field="more_sources", code="twice")
+    if (refusal := refusal_of([source, *more])) is not None:
+        raise DomainError(refusal.message, field="more_sources", code="protocols_differ")
     facts = prompt_facts(source)
-    return [
-        Answers(one.prompt, (one.response, one.other), facts.get(fingerprint(one.prompt), {}))
-        for one in outputs_of(source)
+    others = [
+        {fingerprint(one.prompt): one.response for one in reversed(outputs_of(run))} for run in more
     ]
+    found = []
+    for one in outputs_of(source):
+        place = fingerprint(one.prompt)
+        if all(place in texts for texts in others):
+            texts = (one.response, one.other, *(texts[place] for texts in others))
+            found.append(Answers(one.prompt, texts, facts.get(place, {})))
+    return _once(found)
 
 
 def answers_of_rows(rows: Sequence[Mapping[str, Any]], systems: int = 2) -> list[Answers]:
@@ -387,27 +409,26 @@ def _once(pairs: Sequence[Answers]) -> list[Answers]:
     return list({fingerprint(pair.prompt): pair for pair in reversed(pairs)}.values())
 
 
-def _checkpoints(source: Run | None) -> tuple[Checkpoint | None, Checkpoint | None]:
+def _models(source: Run | None, more: Sequence[Run]) -> list[Checkpoint | None]:
+    """Of each system in its order; None for one that is served or comes from a file."""
     if source is None:
-        return None, None
-    policy, other = models_of(source)
-    found = Checkpoint.objects.in_bulk([pk for pk in (policy, other) if pk])
-    return found.get(policy), found.get(other)
+        return [None, None]
+    ids = [*models_of(source), *(models_of(run)[0] for run in more)]
+    found = Checkpoint.objects.select_related("run").in_bulk([pk for pk in ids if pk])
+    return [found.get(pk) for pk in ids]
 
 
 def _row(
     key: str,
     number: int,
     pair: Pair,
-    first: Checkpoint | None,
-    second: Checkpoint | None,
+    models: Sequence[Checkpoint | None],
     asked: Asked,
 ) -> dict[str, Any]:
     """Of several systems the id ends with the places of the two."""
     one, other = (pair.answers.texts[place] for place in (pair.one, pair.other))
-    models = (first, second)
     origins = [
-        model.pk if place < 2 and (model := models[place]) else asked.systems[place]
+        model.pk if place < len(models) and (model := models[place]) else asked.systems[place]
         for place in (pair.one, pair.other)
     ]
     places = f"-{pair.one}-{pair.other}" if asked.more_names else ""
@@ -426,9 +447,8 @@ def _protocol(
     pairs: Sequence[Answers],
     plan: Plan,
     asked: Asked,
-    source: Run | None,
-    first: Checkpoint | None,
-    second: Checkpoint | None,
+    sources: Sequence[Run],
+    models: Sequence[Checkpoint | None],
 ) -> dict[str, Any]:
     """What the conclusion rests on. Two head-to-heads with the same hash asked the same question
     of the same answers."""
@@ -437,6 +457,7 @@ def _protocol(
         content_sha256([[fingerprint(p.prompt), p.texts[place]] for p in pairs])
         for place in range(len(asked.systems))
     ]
+    hashes = [model.sha256 if model else "" for model in models]
     made: dict[str, Any] = {
         "kind": "head_to_head",
         "statistics": STATISTICS,
@@ -446,13 +467,10 @@ def _protocol(
             "second": answers[1],
         },
         "systems": {
-            "first": {"name": asked.first_name.strip(), "sha256": first.sha256 if first else ""},
-            "second": {
-                "name": asked.second_name.strip(),
-                "sha256": second.sha256 if second else "",
-            },
+            "first": {"name": asked.first_name.strip(), "sha256": hashes[0]},
+            "second": {"name": asked.second_name.strip(), "sha256": hashes[1]},
         },
-        "evaluation": source.pk if source else "",
+        "evaluation": sources[0].pk if sources else "",
         "plan": {
             "estimand": "mean over prompts, people and sides; ties and both bad count one half",
             "prompts": plan.prompts,
@@ -469,7 +487,15 @@ def _protocol(
         made["plan"] |= {"interval": "exact, by votes that share neither prompt nor person"}
     if asked.more_names:
         made["answers"] |= {"more": answers[2:]}
-        made["systems"] |= {"more": [{"name": name, "sha256": ""} for name in asked.systems[2:]]}
+        known = hashes[2:] or [""] * len(asked.more_names)
+        made["systems"] |= {
+            "more": [
+                {"name": name, "sha256": sha256}
+                for name, sha256 in zip(asked.systems[2:], known, strict=True)
+            ]
+        }
+        if sources:
+            made["more_evaluations"] = [run.pk for run in sources[1:]]
         made["plan"] |= {
             "estimand": "Bradley-Terry strengths against the second system; a tie is half a win, "
             "both bad is left out",

@@ -107,6 +107,7 @@ def _suggested(request: Request) -> dict[str, Any]:
         return {name: getattr(before, name) for name in kept} | {
             "name": f"{before.name}, again"[:120],
             "source": before.source_id or "",
+            "more_sources": before.protocol.get("more_evaluations", []),
             "margin_points": 100 * before.margin,
             "people": plan.get("people"),
             "more_names": "\n".join(before.more_names),

@@ -486,9 +486,10 @@ class AsyncClient:
     ) -> types.HeadToHead:
         """Have people compare two systems, named `first` and `second`, or more: more_names lists
         the others, and `second` is the baseline. source: a finished evaluation of two, by its id;
-        else rows with prompt, response_a, response_b (response_c …). plan: prompts, people,
-        votes_each, pairs_each, more_names, margin, stopping (any_time or at_the_end), repeat_days,
-        priority."""
+        more_sources in plan: ids of further ones by the same protocol, whose policies are further
+        systems; else rows with prompt, response_a, response_b (response_c …). plan: prompts,
+        people, votes_each, pairs_each, more_names, more_sources, margin, stopping (any_time or
+        at_the_end), repeat_days, priority."""
         body = {"name": name, "first_name": first, "second_name": second, **plan}
         body |= {"source": source} if source else {"rows": [dict(row) for row in rows]}
         return await self._transport.send(operations.head_to_head_open(project, body))
