@@ -13,15 +13,17 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from benchmarks.evaluation_world.votes import first, simulated
+from benchmarks.evaluation_world.votes import first, several_simulated, simulated
 from benchmarks.report import print_report, print_table, versions
 from measures.head_to_head import Plan, Stopping, Verdict, result_of, votes_needed
 from measures.intervals import dyadic_interval, mean_interval, paired_difference, t_interval, wilson
 from measures.model_ranking import ModelVotes, bradley_terry
+from measures.several_systems import BASELINE, several_result
 
 SIMULATIONS = 800
 ASKED = 0.93  # coverage at least, of a 95 % interval
@@ -44,6 +46,8 @@ MANY_LOOKS = (
     (600, 1, 8, 1.0, 0.7),
     (300, 3, 60, 1.0, 0.5),
 )
+# systems, prompts with a vote each, people; standard deviations of both are 0.5.
+SEVERAL = ((3, 240, 12), (3, 400, 40), (5, 400, 20))
 WHY_MORE = {
     "held at every look": "it has to hold at every look, and this is one",
     "two ways": "few votes hang together here, and the larger of three variances is taken",
@@ -57,6 +61,7 @@ def main() -> None:
     print_table("Coverage of a 95 % interval, 1 look", one_look(n, summary))
     print_table("Fair pairs called different, a look every ten prompts", many_looks(n, summary))
     print_table("Systems that do differ", differing(max(n // 4, 20), summary))
+    print_table("Several equal systems", several_systems(max(n // 4, 20), summary))
     print_table("Other intervals", others(max(n // 2, 20), summary))
     rows = [
         {
@@ -199,7 +204,7 @@ def others(n: int, summary: dict[str, Any]) -> list[dict[str, object]]:
         summary[f"coverage_{_key(name)}"] = round(ours / n, 4)
         summary[f"coverage_plain_{_key(name)}"] = round(plain / n, 4)
     few = max(n // 10, 20)
-    held = sum(_within(0.5, _strengths(rng)) for _ in range(few))
+    held = sum(_within(0.5, _strengths(seed)) for seed in range(few))
     rows.append(
         {
             "interval": "strengths of four models",
@@ -248,26 +253,81 @@ def _seeds(rng: np.random.Generator) -> tuple[float, Bounds, Bounds]:
     return 0.0, _ends(t_interval(rows)), (float(low), float(high))
 
 
-def _strengths(rng: np.random.Generator) -> Bounds:
+def _strengths(seed: int) -> Bounds:
     """What is said of the strongest of four models, whose strength is ½."""
-    truth = np.array([0.5, 0.2, -0.2, -0.5])
-    prompts, people = 150, 15
-    prompt = np.repeat(np.arange(prompts), 2)
-    met = np.array([rng.permutation(4)[:2] for _ in range(prompts)])[prompt]
-    person = rng.integers(0, people, len(prompt))
-    taste = truth + rng.normal(0, 0.2, (people, 4))[person]
-    taste += rng.normal(0, 0.2, (prompts, 4))[prompt]
-    rows = np.arange(len(prompt))
-    odds = taste[rows, met[:, 0]] - taste[rows, met[:, 1]]
-    score = (rng.random(len(prompt)) < 1 / (1 + np.exp(-odds))).astype(float)
-    votes = ModelVotes(
-        4, met[:, 0], met[:, 1], score, prompt, person, np.zeros(len(prompt)), np.zeros(len(prompt))
+    votes = several_simulated(
+        [15, seed], (0.5, 0.2, -0.2, -0.5), prompts=300, people=15, taste=0.2, of_prompts=0.2
     )
     found = {s.model: s for s in bradley_terry(votes, replicates=100).strengths}
     one = found.get(0)
     if one is None or one.low is None or one.high is None:
         return None, None
     return one.low, one.high
+
+
+def several_systems(n: int, summary: dict[str, Any]) -> list[dict[str, object]]:
+    """Equal systems of a head-to-head of several. Coverage of what is said of the first beside the
+    baseline, of one look and of all differences at once; and how often any difference is called at
+    any of the looks, one every twenty prompts from sixty on. Wilson's interval and the bootstrap
+    see the votes in which the two met, and at the looks those of any two."""
+    rows = []
+    for systems, prompts, people in SEVERAL:
+        plans = {
+            "one look, all differences": Plan(prompts=prompts, stopping=Stopping.AT_THE_END),
+            "held at every look, all differences": Plan(prompts=prompts),
+        }
+        held: Counter[str] = Counter()
+        called: Counter[str] = Counter()
+        for seed in range(n):
+            votes = several_simulated(
+                [16, systems, people, seed], np.zeros(systems), prompts=prompts, people=people
+            )
+            met = _met(votes, 0, BASELINE)
+            found = {"Wilson": _wilson(met), "plain bootstrap": _ends(mean_interval(met))}
+            for name, plan in plans.items():
+                said = several_result(votes, plan, ended=True).several
+                one = next((s for s in said.standings if s.system == 0), None) if said else None
+                found["one look"] = (one.once_low, one.once_high) if one else (None, None)
+                sure = said is not None and all(
+                    _within(0.5, (d.low, d.high)) for d in said.differences
+                )
+                held[name] += sure
+            for name, bounds in found.items():
+                held[name] += _within(0.5, bounds)
+            here = set()
+            for seen in range(60, prompts + 1, 20):
+                so_far = votes.only(np.arange(len(votes)) < seen)
+                said = several_result(so_far, plans["held at every look, all differences"]).several
+                if said is not None and any(d.told for d in said.differences):
+                    here.add("Holm, sequence")
+                pairs = combinations(range(systems), 2)
+                if any(not _within(0.5, _wilson(_met(so_far, i, j))) for i, j in pairs):
+                    here.add("Wilson")
+            called.update(here)
+        tag = f"{systems}_systems_{people}_people"
+        names = ("one look", *plans, "Wilson", "plain bootstrap")
+        rows.append(
+            {"systems": systems, "prompts": prompts, "people": people}
+            | {name: _share(held[name], n) for name in names}
+            | {f"{name}: called": _share(called[name], n) for name in ("Holm, sequence", "Wilson")}
+        )
+        summary |= {f"coverage_{_key(name)}_{tag}": round(held[name] / n, 4) for name in names}
+        for name in ("Holm, sequence", "Wilson"):
+            summary[f"false_calls_{_key(name)}_{tag}"] = round(called[name] / n, 4)
+        assert _bounds(held["one look"], n)[1] >= ASKED, f"{tag}: {held['one look']} of {n} covered"
+        assert _bounds(called["Holm, sequence"], n)[0] <= 0.05, f"{tag}: too many called"
+    return rows
+
+
+def _met(votes: ModelVotes, one: int, other: int) -> np.ndarray:
+    """Scores of `one` where it met `other`."""
+    forth = (votes.first == one) & (votes.second == other)
+    back = (votes.first == other) & (votes.second == one)
+    return np.concatenate([votes.score[forth], 1 - votes.score[back]])
+
+
+def _wilson(score: np.ndarray) -> Bounds:
+    return _ends(wilson(float(score.sum()), len(score)))
 
 
 def ends(summary: dict[str, Any]) -> dict[str, tuple[float, float]]:

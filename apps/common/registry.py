@@ -126,6 +126,28 @@ class RunResult:
 
 
 @dataclass(frozen=True, slots=True)
+class JudgeLine:
+    """What its assessment says of a judge: verdict is green, red or unmeasured."""
+
+    line: str
+    title: str
+    verdict: str
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeStanding:
+    """What is known of the judge of an evaluation: whether people agree with it, and its taste for
+    length and format. assessed: whether anything was measured; url: its page."""
+
+    model: str
+    name: str
+    url: str
+    assessed: bool
+    lines: Sequence[JudgeLine]
+
+
+@dataclass(frozen=True, slots=True)
 class RunTab:
     """A tab of a run's page that an app further down fills: the page loads `url_name`, which takes
     the project's slug and the run's id, as a fragment. `badge` says how many things wait there."""
@@ -258,6 +280,7 @@ _vote_traces: list[Callable[[Collection[int]], Mapping[int, list[Use]]]] = []
 _comparison_uses: list[Callable[[Any, int], list[Use]]] = []
 _comparison_pages: list[str] = []
 _run_results: list[Callable[[Any], list[RunResult]]] = []
+_judge_standing: list[Callable[[Any], JudgeStanding]] = []
 _run_tabs: list[RunTab] = []
 _people_rates: list[Callable[[Any], Mapping[str, Sequence[PeopleRate]]]] = []
 _alert_listeners: list[Callable[[Any, Any], None]] = []
@@ -494,6 +517,16 @@ def people_rates_set(find: Callable[[Any], Mapping[str, Sequence[PeopleRate]]]) 
 
 def people_rates(project: Any) -> Mapping[str, Sequence[PeopleRate]]:
     return _people_rates[0](project) if _people_rates else {}
+
+
+def judge_standing_set(find: Callable[[Any], JudgeStanding]) -> None:
+    """find: of a checkpoint that judges."""
+    _judge_standing[:] = [find]
+
+
+def judge_standing(checkpoint: Any) -> JudgeStanding | None:
+    """None where no app assesses models."""
+    return _judge_standing[0](checkpoint) if _judge_standing else None
 
 
 def run_tab_add(tab: RunTab) -> None:

@@ -15,6 +15,7 @@ from apps.common.registry import (
     card_lines_add,
     end_listener_add,
     flagged_listener_add,
+    judge_standing_set,
     model_panel_add,
     named_models_add,
     nav_add,
@@ -36,6 +37,7 @@ class EvaluationConfig(AppConfig):
         from apps.accounts.selectors import named_by
         from apps.evaluation.models import HeadToHead
         from apps.evaluation.selectors.head_to_head import people_rates
+        from apps.evaluation.selectors.models import judge_standing
         from apps.evaluation.selectors.suites import run_uses as suite_uses
         from apps.evaluation.services.protocols import evaluation_ended
         from apps.evaluation.services.ranking import run_uses
@@ -53,6 +55,7 @@ class EvaluationConfig(AppConfig):
         run_uses_add(suite_uses)
         end_listener_add(policy_ended)
         people_rates_set(people_rates)
+        judge_standing_set(judge_standing)
         run_tab_add(
             RunTab("suite", "Checks", "evaluation:run_checks", when=_is_finished_evaluation)
         )

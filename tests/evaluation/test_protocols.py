@@ -22,6 +22,7 @@ from apps.training.selectors.protocols import (
     repeat_figures,
 )
 from apps.training.selectors.results import run_results
+from tests.evaluation.assessed import all_green, assessment_make, model_make, red
 from tests.training.reports import report
 from tests.web.world import metrics_add, run_make
 from workers.contract import Finished, Opened
@@ -350,3 +351,28 @@ def test_the_best_of_several_candidates_says_how_much_of_it_is_luck(
     assert "1.16 standard errors" in text
     assert client.get(f"{HERE}/runs/{runs[0].pk}/").context["best_of"] is None
     assert client.get(f"/api/v1/projects/arguments/runs/{runs[1].pk}").json()["best_of"]["n"] == 5
+
+
+def test_beside_what_a_judge_says_stands_whether_people_agree_with_it(
+    project: Project, emil: User, signed_in, settings, tmp_path
+) -> None:
+    settings.ARTIFACTS_URL = str(tmp_path)
+    judge = model_make(project)
+    run = evaluated(project, FIRST)
+    RunInput.objects.create(run=run, role="judge", checkpoint=judge)
+    client, page = signed_in(emil), f"{HERE}/runs/{run.pk}/"
+    api = f"/api/v1/projects/{project.slug}/runs/{run.pk}"
+    text = client.get(page).content.decode()
+    assert "Nobody has measured whether people agree with this judge" in text
+    assert client.get(api).json()["judge"]["assessed"] is False
+    assessment_make(judge, all_green(red("length_taste")))
+    text = client.get(page).content.decode()
+    assert "Nobody has measured" not in text
+    told = client.get(api).json()["judge"]
+    assert (told["model"], told["assessed"]) == (judge.pk, True)
+    verdicts = {line["line"]: line["verdict"] for line in told["lines"]}
+    assert (verdicts["accuracy"], verdicts["length_taste"]) == ("green", "red")
+    for line in told["lines"]:
+        assert line["title"] in text
+    alone = evaluated(project, FIRST)
+    assert client.get(f"/api/v1/projects/{project.slug}/runs/{alone.pk}").json()["judge"] is None

@@ -1,53 +1,15 @@
 """More than two systems: what is called, what is not, and what is refused."""
 
-from typing import Any
-
 import choix
 import numpy as np
 import pytest
 import statsmodels.api as sm
-from scipy.special import expit
 from statsmodels.stats.sandwich_covariance import cov_cluster_2groups
 
+from benchmarks.evaluation_world.votes import several_simulated as crowd
 from measures.head_to_head import FINAL, Plan, Result, Several, Stopping, Verdict, sequence_factor
 from measures.model_ranking import ModelVotes, bradley_terry, strength_gaps
 from measures.several_systems import BASELINE, several_result
-
-
-def crowd(
-    seed: int,
-    strengths: Any,
-    *,
-    prompts: int = 160,
-    people: int = 20,
-    taste: float = 0.5,
-    of_prompts: float = 0.5,
-    left: float = 0.0,
-    longer: float = 0.0,
-    lengths: Any = None,
-    pairs: Any = None,
-    ties: float = 0.1,
-) -> ModelVotes:
-    """One vote a prompt, pairs in turn; each person and each prompt likes each system more or less
-    by a normal deviation (in logits). lengths: of each system, in logs."""
-    draw = np.random.default_rng(seed)
-    values = np.asarray(strengths, dtype=float)
-    size = len(values)
-    every = pairs or [(i, j) for i in range(size) for j in range(i)]
-    chosen = np.array([every[k % len(every)] for k in range(prompts)])
-    first, second = chosen[:, 0], chosen[:, 1]
-    prompt, person = np.arange(prompts), draw.permutation(np.arange(prompts) % people)
-    habit = draw.normal(0, taste, (people, size))[person]
-    habit += draw.normal(0, of_prompts, (prompts, size))
-    rows = np.arange(prompts)
-    side = np.where(draw.permutation(rows % 2) > 0, 0.5, -0.5)
-    of = np.zeros(size) if lengths is None else np.asarray(lengths, dtype=float)
-    length = of[first] - of[second] + draw.normal(0, 0.3, prompts)
-    logits = values[first] - values[second] + habit[rows, first] - habit[rows, second]
-    logits += left * side + longer * length
-    score = (draw.random(prompts) < expit(logits)).astype(float)
-    score[draw.random(prompts) < ties] = 0.5
-    return ModelVotes(size, first, second, score, prompt, person, side, length)
 
 
 def part(votes: ModelVotes, n: int) -> ModelVotes:

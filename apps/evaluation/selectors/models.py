@@ -8,11 +8,13 @@ from typing import Any
 
 from django.core.cache import cache
 from django.db.models import OuterRef, Q, QuerySet, Subquery
+from django.urls import reverse
 
 from apps.accounts.identity import membership_get
 from apps.accounts.models import Project, User
 from apps.accounts.permissions import STAFF
 from apps.common.errors import Missing, Refused
+from apps.common.registry import JudgeLine, JudgeStanding
 from apps.evaluation.lines import LINES
 from apps.evaluation.models import ModelReview
 from apps.evaluation.selectors.assessments import Assessment, assess_runs, assessment_of, storable
@@ -190,6 +192,27 @@ def judgement_of(checkpoint: Checkpoint, *, quick: bool = False) -> Judgement:
         assessment=assessment,
         findings=tuple(found.get(line) or _missing(line, missing) for line in LINES),
         ceiling=None if quick else human_ceiling(checkpoint),
+    )
+
+
+# Of a judge: what is to be known before what it says of a policy counts. It scores each answer by
+# itself, so it has no order of two answers to prefer.
+JUDGE_LINES = ("accuracy", "people_rank", "length_taste", "length_matched", "format_taste")
+
+
+def judge_standing(checkpoint: Checkpoint) -> JudgeStanding:
+    """From its newest assessment and what people said of its ranking."""
+    found = judgement_of(checkpoint, quick=True)
+    by_line = {one.line: one for one in found.findings}
+    return JudgeStanding(
+        model=checkpoint.pk,
+        name=checkpoint.run.name,
+        url=reverse("evaluation:reward_model", args=[checkpoint.project.slug, checkpoint.pk]),
+        assessed=found.assessment is not None,
+        lines=[
+            JudgeLine(line, LINES[line].title, by_line[line].verdict.value, by_line[line].says)
+            for line in JUDGE_LINES
+        ],
     )
 
 

@@ -17,7 +17,7 @@ from apps.training.selectors import pages
 from apps.training.selectors import queueing as fleet_reading
 from apps.training.selectors.candidates import best_of
 from apps.training.selectors.queueing import queue_lines, queue_words, why_it_waits
-from apps.training.services.held_out import judge_people
+from apps.training.services.held_out import judge_of, judge_people
 from apps.training.services.housekeeping import LONGEST_NAME, LONGEST_NOTE, MOST_TAGS
 from workers.contract.fleet import WorkerReport
 from workers.contract.jobs import MOST_PROCESSES
@@ -155,6 +155,22 @@ class JudgePeopleOut(Schema):
     independent: bool = Field(description="whether it counts as a second opinion")
 
 
+class JudgeLineOut(Schema):
+    line: str
+    title: str
+    verdict: str = Field(description="green, red or unmeasured")
+    says: str
+
+
+class JudgeOut(Schema):
+    model: str
+    name: str
+    assessed: bool = Field(description="whether anything was measured of it")
+    lines: list[JudgeLineOut] = Field(
+        description="whether people agree with it, and its taste for length and format"
+    )
+
+
 class RunLookOut(Schema):
     snapshot: str
     split: str
@@ -177,6 +193,7 @@ class RunDetailOut(RunOut):
     judge_people: JudgePeopleOut | None = Field(
         description="who is behind the judge and the reward model; null without both"
     )
+    judge: JudgeOut | None = Field(description="of an evaluation; null without one")
     checkpoints: list[CheckpointOut]
     open_alerts: int
     parked_events: int = Field(
@@ -310,12 +327,13 @@ def group_stop(request: HttpRequest, slug: str, group: str) -> GroupStopOut:
 @router.get(BASE + "/{run_id}", auth=needs("read"), response=RunDetailOut, summary="One run")
 def run_get(request: HttpRequest, slug: str, run_id: str) -> RunDetailOut:
     run = run_of(request, slug, run_id)
-    people = judge_people(run)
+    people, judge = judge_people(run), judge_of(run)
     return RunDetailOut(
         **RunOut.of(run).dict(),
         judge_people=None
         if people is None
         else JudgePeopleOut(independent=people.independent, **asdict(people)),
+        judge=None if judge is None else JudgeOut(**asdict(judge)),
         checkpoints=[CheckpointOut.of(row) for row in selectors.checkpoints(run)],
         open_alerts=sum(a.acknowledged_at is None for a in pages.alerts_of(run)),
         parked_events=selectors.parked_count(run),

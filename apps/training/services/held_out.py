@@ -9,6 +9,7 @@ from django.core.cache import cache
 from django.db.models import QuerySet
 
 from apps.common.errors import DomainError, Unprocessable
+from apps.common.registry import JudgeStanding, judge_standing
 from apps.snapshots.models import Snapshot
 from apps.snapshots.selectors.prompts import (
     Keys,
@@ -88,6 +89,18 @@ class JudgePeople:
     def independent(self) -> bool:
         """Whether what it says counts as a second opinion: a gate asks for no less."""
         return self.known and not self.shared
+
+
+def judge_of(run: Run) -> JudgeStanding | None:
+    """What is known of the judge of an evaluation; None where it has none."""
+    if run.kind != Run.Kind.EVALUATE:
+        return None
+    link = (
+        run.inputs.filter(role="judge", checkpoint__isnull=False)
+        .select_related("checkpoint__run", "checkpoint__project")
+        .first()
+    )
+    return judge_standing(link.checkpoint) if link is not None else None
 
 
 def judge_people(run: Run) -> JudgePeople | None:

@@ -25,7 +25,7 @@ from apps.training.selectors import pages
 from apps.training.selectors.candidates import best_of
 from apps.training.selectors.intermediates import removal_of, resume_lost
 from apps.training.selectors.queueing import queue_words, why_it_waits
-from apps.training.services.held_out import judge_people
+from apps.training.services.held_out import judge_of, judge_people
 from apps.training.services.kinds import POLICIES
 from apps.training.services.rollback import START_ROLE
 from apps.training.views.launch import KINDS
@@ -197,6 +197,7 @@ def _overview(request: Request, run: Run) -> dict[str, Any]:
     return {
         "inputs": selectors.lineage_up(run, depth=1),
         "judge_people": judge_people(run),
+        "judge": judge_of(run),
         "checkpoints": kept,
         "superseded": len(selectors.checkpoints(run)) - len(kept),
         "removal": removal_of(run),

@@ -803,9 +803,11 @@ class RunCheckpoint(Answered):
 class RunDetail(Run):
     """judge_people: who is behind the judge and the reward model, where a run has both. looks: at
     held-out splits, with their number and alpha. best_of: of the best of several evaluated models,
-    by how many standard errors (`inflation`) it lies too high."""
+    by how many standard errors (`inflation`) it lies too high. judge: of an evaluation, whether
+    people agree with its judge, and the judge's taste for length and format."""
 
     judge_people: Mapping[str, Any] | None
+    judge: Mapping[str, Any] | None = None
     looks: Sequence[Mapping[str, Any]] = ()
     best_of: Mapping[str, Any] | None = None
     checkpoints: Sequence[RunCheckpoint] = field(metadata=_each(RunCheckpoint))
