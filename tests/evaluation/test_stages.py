@@ -81,6 +81,7 @@ def test_revert_names_the_model_before_with_a_reason(
     with pytest.raises(Conflict) as nothing:
         stage_revert(project=project, stage="production", change=3, user=ada, reason="again")
     assert nothing.value.code == "nothing_before", "it does not go back to what was reverted"
+    assert "share of 0 % takes it out of traffic" in nothing.value.message
     with pytest.raises(Refused):
         stage_revert(project=project, stage="production", change=3, user=emil, reason="mine")
 

@@ -35,7 +35,8 @@ def stage_revert(
     target = back_of(now)
     if target is None:
         raise Conflict(
-            f"{now.get_stage_display()} named nothing before: there is nothing to revert to.",
+            f"{now.get_stage_display()} named nothing before: there is nothing to revert to."
+            + (" A share of 0 % takes it out of traffic." if stage == Stage.PRODUCTION else ""),
             code="nothing_before",
             field="stage",
         )
