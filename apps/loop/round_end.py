@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from apps.accounts.models import Project, User
 from apps.common.errors import Conflict, DomainError
+from apps.common.numbers import share
 from apps.evaluation.models import HeadToHead, PromotionDecision, PromotionRequest, Stage
 from apps.evaluation.models.promotion import LONGEST_REASON
 from apps.evaluation.screens.head_to_head import said
@@ -288,7 +289,7 @@ def round_end_figures(evaluation: Run) -> dict[str, Any] | None:
         "model": {
             "id": model.pk,
             "name": f"{model.run.name}, step {model.step:,}",
-            "url": reverse("training:model", args=[slug, model.pk]) + "#model-card",
+            "url": reverse("training:model", args=[slug, model.pk]) + "?card#model-card",
         },
     }
 
@@ -320,6 +321,9 @@ def _told(found: HeadToHead) -> dict[str, Any]:
         "value": estimate.value if estimate else None,
         "low": estimate.low if estimate else None,
         "high": estimate.high if estimate else None,
+        "interval": f"{share(estimate.low)} to {share(estimate.high)}"
+        if estimate and estimate.low is not None
+        else "",
         "votes": result.n,
         "simulated": progress.n_simulated,
         "people": result.n_people,

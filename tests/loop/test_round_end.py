@@ -157,7 +157,7 @@ def test_people_are_asked_then_the_gate_refuses_and_lets_through(
         "lost": 1,
         "won": 2,
     }
-    assert f"/models/{model.pk}/#model-card" in found["model"]["url"]
+    assert f"/models/{model.pk}/?card#model-card" in found["model"]["url"]
 
 
 def test_simulated_people_disagree_skip_and_cannot_sign_in(
