@@ -16,6 +16,7 @@ from apps.common.registry import (
     translated,
 )
 from apps.common.transactions import after_commit
+from workers.contract import wire
 
 
 class LoopConfig(AppConfig):
@@ -26,8 +27,9 @@ class LoopConfig(AppConfig):
         from apps.loop.screens import bell_count
         from apps.loop.services import run_end_tell
 
-        # Runs know nothing of the circle; it watches them. The work is done after the commit and
-        # is repeated by a scheduled task if this process dies in between.
+        # Runs know nothing of the circle; it watches them. The work is done after the commit, and
+        # again by a scheduled task or by the next start of the demo if this process dies in
+        # between.
         post_save.connect(_run_saved, sender="training.Run", dispatch_uid="loop.run_saved")
         end_listener_add(run_end_tell)
         everybody = frozenset({"annotator", "reviewer", "engineer", "admin"})
@@ -40,10 +42,16 @@ class LoopConfig(AppConfig):
 
 
 def _run_saved(instance: Any, **kwargs: Any) -> None:
-    if instance.kind == "generate" and instance.state == "finished" and _to_people(instance):
+    if instance.state != "finished":
+        return
+    if instance.kind == "generate" and _to_people(instance):
         from apps.loop import services
 
         after_commit(services.fresh_pairs_try, run_id=instance.pk)
+    if instance.kind == "evaluate" and instance.launch_key.startswith("circle:"):
+        from apps.labeling.dispatch import task_send
+
+        after_commit(task_send, task=wire.TASK_END_ROUND, job=instance.pk)
 
 
 def _to_people(run: Any) -> bool:

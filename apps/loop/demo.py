@@ -43,6 +43,7 @@ from apps.snapshots.selectors.prompts import held_out_prompts
 from apps.snapshots.selectors.snapshots import comparison_counts
 from apps.snapshots.services.freezing import snapshot_freeze
 from apps.snapshots.services.importing import snapshot_import
+from apps.snapshots.services.suites import suite_add
 from apps.training.models import Run
 from workers.contract import pretrained
 
@@ -110,7 +111,8 @@ SMALL = Size(
             "minibatch_size": 2,
             "eval_prompts": 4,
         },
-        "evaluate": {"max_prompts": 4},
+        "evaluate": {"max_prompts": 20},
+        "suite": {"max_prompts": 4},
         "assess": {
             "max_pairs": 50,
             "max_outputs": 2,
@@ -159,7 +161,7 @@ def demo_build(*, say: Say, real: Size | None = None) -> Workspace:
             f"There are no models in {settings.VAR_DIR}/models. Run `make models` first.",
             code="no_models",
         )
-    with _alone(say):
+    with alone(say):
         people = _people(say)
         project = _project(people, say)
         with _nobody_labels(project):
@@ -285,7 +287,7 @@ def _comparisons(project: Project, say: Say) -> None:
     rows = comparison_rows()
     if Comparison.objects.filter(project=project, batch=BATCH).count() >= len(rows):
         return
-    with _stage(project, "import", say, f"importing {len(rows):,} comparisons"):
+    with stage_timed(project, "import", say, f"importing {len(rows):,} comparisons"):
         # Two pairs hold one text twice, by two authors: real, and no snapshot takes them.
         comparisons_import(project=project, rows=rows, batch=BATCH, identical_answers="warn")
 
@@ -294,7 +296,7 @@ def _votes(project: Project, say: Say) -> None:
     rows = vote_rows()
     if Vote.objects.filter(project=project, source=Vote.Source.IMPORT).count() >= len(rows):
         return
-    with _stage(project, "votes", say, f"replaying {len(rows):,} votes"):
+    with stage_timed(project, "votes", say, f"replaying {len(rows):,} votes"):
         for start in range(0, len(rows), _VOTES_AT_ONCE):
             done = min(start + _VOTES_AT_ONCE, len(rows))
             votes_import(project=project, rows=rows[start:done])
@@ -304,7 +306,7 @@ def _votes(project: Project, say: Say) -> None:
 def _agreement(project: Project, say: Say) -> None:
     report = report_get(project=project)
     if report is None or report.last_vote_id < newest_vote_id(project=project):
-        with _stage(project, "agreement", say, "computing agreement"):
+        with stage_timed(project, "agreement", say, "computing agreement"):
             report_refresh(project=project)
 
 
@@ -338,16 +340,17 @@ def _published(project: Project, user: User, say: Say, size: Size) -> CircleData
         "demonstrations": ("Short arguments", "demonstrations", short_argument_rows),
         "prompts": ("Short debate prompts", "prompts", short_prompt_rows),
     }
-    with _stage(project, f"published{size.name}", say, "importing published pairs"):
+    with stage_timed(project, f"published{size.name}", say, "importing published pairs"):
         made = {}
         for part, (name, kind, rows) in given.items():
             name += size.name
             made[part] = _frozen(project, name) or snapshot_import(
                 project=project, kind=kind, name=name, rows=rows(), user=user
             )
+        suite, _new = suite_add(project=project, user=user)
     for snapshot in made.values():
         _say_rows(snapshot, say)
-    return CircleData(**made)
+    return CircleData(**made, suite=suite)
 
 
 def _end_killed(project: Project) -> None:
@@ -362,7 +365,7 @@ def _say_rows(snapshot: Snapshot, say: Say) -> None:
 
 def _datasets(project: Project, user: User, say: Say) -> CircleData:
     _end_killed(project)
-    with _stage(project, "datasets", say, "freezing datasets"):
+    with stage_timed(project, "datasets", say, "freezing datasets"):
         main = _frozen(project, NAMES["preferences"]) or snapshot_freeze(
             project=project, name=NAMES["preferences"], recipe=MAIN, user=user
         )
@@ -380,9 +383,10 @@ def _datasets(project: Project, user: User, say: Say) -> CircleData:
             recipe=judge_recipe(project, main),
             user=user,
         )
+        suite, _new = suite_add(project=project, user=user)
     for snapshot in (main, judge):
         _say_rows(snapshot, say)
-    return CircleData(preferences=main, judge_preferences=judge, **given)
+    return CircleData(preferences=main, judge_preferences=judge, suite=suite, **given)
 
 
 def judge_recipe(project: Project, main: Snapshot) -> SnapshotRecipe:
@@ -415,7 +419,7 @@ def _frozen(project: Project, name: str) -> Snapshot | None:
 
 
 @contextmanager
-def _stage(project: Project, name: str, say: Say, what: str) -> Iterator[None]:
+def stage_timed(project: Project, name: str, say: Say, what: str) -> Iterator[None]:
     """Say what is going on, and keep how long it took, unless it was kept before."""
     say(f"{name}: {what}")
     started = time.perf_counter()
@@ -439,7 +443,7 @@ def stage_seconds(project: Project) -> dict[str, float]:
 
 
 @contextmanager
-def _alone(say: Say) -> Iterator[None]:
+def alone(say: Say) -> Iterator[None]:
     """Hold a lock of the database, so that two builds do not run through each other."""
     with connection.cursor() as cursor:
         cursor.execute("select pg_try_advisory_lock(%s)", [_LOCK])

@@ -18,6 +18,7 @@ from apps.evaluation.selectors.models import judgement_of
 from apps.labeling.models import Comparison, Vote
 from apps.loop import selectors
 from apps.loop.demo import BATCH, Workspace, stage_seconds
+from apps.loop.round_end import round_end_figures
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import HELDOUT_GROUPS, TRAIN, in_order
 from apps.snapshots.selectors.prompts import prompt_overlap
@@ -79,6 +80,7 @@ def report_make(workspace: Workspace) -> dict[str, Any]:
         },
         "evaluation": runs["evaluate"].summary,
         "assessment": runs["assess"].summary,
+        "round_end": round_end_figures(runs["evaluate"]),
         "fresh_pairs": _fresh_pairs(workspace),
         "audit_samples": _audit_samples(runs["ppo"]),
         "debates": _debates(workspace),
@@ -271,6 +273,8 @@ def _blocks(report: Report) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     yield "Votes and decisions", _votes(report)
     yield "Datasets", _table_datasets(report["datasets"])
     yield "Training", _training(report)
+    if report["round_end"]:
+        yield "People, gate and card", _round_end(report["round_end"])
     yield "Seconds", _table_seconds(report["seconds"])
 
 
@@ -340,6 +344,45 @@ def _training(report: Report) -> list[tuple[str, str]]:
         ("audit samples", ", ".join(f"{k} {n}" for k, n in audit["buckets"].items()) or "—")
     )
     return rows
+
+
+def _round_end(end: Report) -> list[tuple[str, str]]:
+    """The address of each page is below the site's."""
+    rows = []
+    if (suite := end["suite"]) and suite["checks"]:
+        rows.append(
+            (
+                "regression suite",
+                f"{str(suite['standing']).replace('_', ' ')}; of {suite['checks']:,} checks "
+                f"{suite['lost']:,} lost, {suite['won']:,} won",
+            )
+        )
+    if people := end["head_to_head"]:
+        rows += [
+            ("head-to-head", people["name"]),
+            (
+                "PPO preferred to SFT",
+                f"{_interval(people, scale=100, unit=' %')} by {people['votes']:,} votes "
+                f"({people['simulated']:,} simulated) of {people['people']:,} people on "
+                f"{people['prompts']:,} prompts; {people['skips']:,} skipped",
+            ),
+            ("verdict", people["title"]),
+            ("page", people["url"]),
+        ]
+    else:
+        rows.append(("head-to-head", "none: too few prompts with two different answers"))
+    for answer in end["gate"]:
+        decided = f"{answer['decision']} by {' and '.join(answer['decided_by'])}"
+        rows += [
+            (
+                f"gate of {answer['stage']}",
+                f"{'open' if answer['open'] else 'closed'}; asked by {answer['asked_by']}, "
+                f"{decided if answer['decision'] else 'waits'}",
+            ),
+            *(("closed by", f"{one['label']}: {one['says']}") for one in answer["closed_by"]),
+            ("page", answer["url"]),
+        ]
+    return [*rows, ("card", end["model"]["url"])]
 
 
 def _lines(assessment: Report) -> str:
@@ -420,6 +463,9 @@ def markdown_lines(report: Report) -> Iterator[str]:
         ("figure", "value"),
         _compared(report),
     )
+    if report["round_end"]:
+        rows = _round_end(report["round_end"])
+        yield from _section("People, gate and card", ("what", "found"), rows)
     yield ""
     yield "## Answers"
     for sample in report["answers"]:

@@ -78,8 +78,9 @@ def demonstration_rows() -> list[Row]:
 
 
 def prompt_rows(*, held_out: Collection[int] = ()) -> list[Row]:
-    """For `snapshot_import`: the stances that were voted on, each asked in four ways. Stances whose
-    prompts (as `prompt_keys`) are held out elsewhere are held out here."""
+    """For `snapshot_import`: the stances that were voted on, each asked in four ways, and 48 of
+    `questions.txt`, held out. Stances whose prompts (as `prompt_keys`) are held out elsewhere are
+    held out here."""
     rows = []
     for row in _rows("prompts"):
         if row["voted"]:
@@ -92,7 +93,7 @@ def prompt_rows(*, held_out: Collection[int] = ()) -> list[Row]:
             }
             asked = row["prompt"].removesuffix(PHRASINGS[0])
             rows += [{"prompt": asked + phrasing, **about} for phrasing in PHRASINGS]
-    return rows
+    return rows + _question_rows(PHRASINGS)
 
 
 # The pairs that the pretrained models learn from. Who learns from which debate is fixed by name
@@ -293,23 +294,24 @@ def short_prompt_rows() -> list[Row]:
         for prompt, debate in asked.items()
         for n in range(len(SHORT_ASKED))
     ]
-    return rows + [
+    return rows + _question_rows(SHORT_ASKED)
+
+
+def _question_rows(phrasings: Sequence[str]) -> list[Row]:
+    """The 48 stances of `questions.txt`, each asked in one of these ways and held out."""
+    lines = (settings.BASE_DIR / "data" / "questions.txt").read_text().splitlines()
+    questions = [[part.strip() for part in line.split("|")] for line in lines if line[:1] != "#"]
+    return [
         {
-            "prompt": f"Debate: {question}\nStance: {stance}\n{SHORT_ASKED[n % len(SHORT_ASKED)]}",
+            "prompt": f"Debate: {question}\nStance: {stance}\n{phrasings[n % len(phrasings)]}",
             "group": question,
             "source": "Concord",
             "licence": "Apache-2.0",
             "split": DEV,
         }
-        for n, (question, *stances) in enumerate(_questions())
+        for n, (question, *stances) in enumerate(questions)
         for stance in stances
     ]
-
-
-def _questions() -> list[list[str]]:
-    """[question, one stance, the other]"""
-    lines = (settings.BASE_DIR / "data" / "questions.txt").read_text().splitlines()
-    return [[part.strip() for part in line.split("|")] for line in lines if line[:1] != "#"]
 
 
 def _short(prompt: str, n: int) -> str:

@@ -36,7 +36,7 @@ from apps.labeling.selectors.own import attempts_of, gold_of
 from apps.labeling.services import LABELERS
 from apps.labeling.texts import excerpt
 from apps.loop.demo import SLUG, pretrained_models
-from apps.loop.selectors import batch_of, pairs_file, pairs_sent
+from apps.loop.selectors import batch_of, evaluations_of_rounds, pairs_file, pairs_sent
 from apps.monitoring.models import Incident
 from apps.monitoring.selectors.incidents import bell_count as incidents_open
 from apps.monitoring.selectors.incidents import incidents
@@ -357,6 +357,7 @@ class Overview:
     events: Sequence[AuditLine]
     # Invitations that nobody has taken yet; for admins of a project without people.
     invited: int = 0
+    has_rounds: bool = False  # of the demo: whether one has been evaluated
 
 
 def overview_of(membership: Membership) -> Overview:
@@ -370,6 +371,9 @@ def overview_of(membership: Membership) -> Overview:
         engineering=_engineering(project) if role in _STAFF else None,
         events=_events(project) if role == Role.ADMIN else (),
         invited=invitations_open(project).count() if role == Role.ADMIN and not work.people else 0,
+        has_rounds=project.slug == SLUG
+        and role in _READERS
+        and evaluations_of_rounds(project).exists(),
     )
 
 

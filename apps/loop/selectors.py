@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+from django.db.models import QuerySet
+
 from apps.accounts.models import AuditEvent, Project
 from apps.common.errors import Conflict
 from apps.labeling.selectors.batches import SentPairs, batch_sent
@@ -19,7 +21,7 @@ QUEUED, REFUSED, TAKEN_BACK = "pairs.queued", "pairs.refused", "pairs.taken_back
 # The first two are of rounds that start from pretrained models.
 STAGES = (
     *("policy", "encoder", "sft", "reward", "judge"),
-    *("dpo", "ppo", "evaluate", "assess", "generate"),
+    *("dpo", "ppo", "evaluate", "suite", "assess", "generate"),
 )
 
 
@@ -28,14 +30,27 @@ def launch_key(preset: str, snapshot: Snapshot, stage: str, round_number: int = 
     return f"circle:{preset}:{snapshot.pk}:{round_number}:{stage}"
 
 
-def circle_runs(
-    *, project: Project, snapshot: Snapshot, preset: str, round_number: int = 1
-) -> dict[str, Run]:
-    """{stage: run} of a circle, in the order of its stages; stages not launched are left out."""
-    keys = {launch_key(preset, snapshot, stage, round_number): stage for stage in STAGES}
-    runs = Run.objects.filter(project=project, launch_key__in=keys)
-    found = {keys[run.launch_key]: run for run in runs}
+def round_of(run: Run) -> dict[str, Run]:
+    """{stage: run} of the round that a run was launched in, in the order of its stages; stages not
+    launched are left out. Empty for a run of no round."""
+    of_round, _, _ = run.launch_key.rpartition(":")
+    if not of_round.startswith("circle:"):
+        return {}
+    keys = {f"{of_round}:{stage}": stage for stage in STAGES}
+    runs = Run.objects.filter(project=run.project_id, launch_key__in=keys)
+    found = {keys[one.launch_key]: one for one in runs.select_related("project")}
     return {stage: found[stage] for stage in STAGES if stage in found}
+
+
+def evaluations_of_rounds(project: Project) -> QuerySet[Run]:
+    """That have finished, the newest first."""
+    rows = Run.objects.filter(
+        project=project,
+        launch_key__startswith="circle:",
+        launch_key__endswith=":evaluate",
+        state=Run.State.FINISHED,
+    )
+    return rows.select_related("project").order_by("-ended_at")
 
 
 def runs_awaiting_queueing() -> set[str]:

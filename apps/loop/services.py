@@ -43,6 +43,7 @@ class CircleData:
     judge_preferences: Snapshot
     policy_preferences: Snapshot | None = None  # what DPO learns from, where not `preferences`
     hard: Snapshot | None = None  # pairs that the reward model learns from beside `preferences`
+    suite: Snapshot | None = None  # prompts with checks, on which the policy is evaluated too
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ class Pretrained:
 
 # The judge of a round on pretrained models: a head on what the encoder says of a text anyway.
 JUDGE_HEAD = {"head_only": True, "learning_rate": 1e-3, "epochs": 2}
+SUITE = {"max_prompts": 140, "draws": 1, "temperature": 0.0, "latency_requests": 0}
 
 
 def circle_start(
@@ -70,7 +72,8 @@ def circle_start(
     pretrained: Pretrained | None = None,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> dict[str, Run]:
-    """Queue SFT, both reward models, DPO, PPO, both judgements and generation; {stage: run}.
+    """Queue SFT, both reward models, DPO, PPO, its evaluations, the assessment of the reward model
+    and generation; {stage: run}.
 
     With `pretrained` models these are registered first: SFT starts from the policy, the reward
     model from the encoder, and the judge is a head on the encoder as it is. Without, SFT builds a
@@ -119,13 +122,16 @@ def circle_start(
     launch("ppo", "PPO", {"prompts": data.prompts, "sft": sft, **models, **known})
     policy: dict[str, Input] = {"prompts": data.prompts, "policy": runs["ppo"], "sft": sft}
     launch("evaluate", "Evaluate PPO against SFT", policy | models)
+    if data.suite:
+        checks: dict[str, Input] = policy | models | {"prompts": data.suite}
+        launch("suite", "Regression suite of PPO against SFT", checks, **SUITE)
     launch("assess", "Assess the reward model", policy | models | {"data": data.preferences})
     launch("generate", "Fresh pairs from PPO", policy, to_people=True, queue_priority=1.0)
     return runs
 
 
 _REGISTERED = {"policy": "register_policy", "encoder": "register_encoder"}
-_KINDS = _REGISTERED | {"judge": "reward"}
+_KINDS = _REGISTERED | {"judge": "reward", "suite": "evaluate"}
 
 
 @dataclass(frozen=True, slots=True)

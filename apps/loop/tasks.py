@@ -1,8 +1,10 @@
-"""Scheduled work of the circle."""
+"""Work of the circle: by the scheduler, and after its runs."""
 
 from celery import shared_task
 
 from apps.loop import selectors, services
+from apps.loop.round_end import round_end_try
+from workers.contract import wire
 
 
 @shared_task(name="apps.loop.tasks.queue_fresh_pairs")
@@ -12,3 +14,10 @@ def queue_fresh_pairs() -> int:
     for run_id in waiting:
         services.fresh_pairs_try(run_id=run_id)
     return len(waiting)
+
+
+@shared_task(name=wire.TASK_END_ROUND)
+def end_round(run_id: str) -> None:
+    """After an evaluation of a round: its people, gate and card, once all its evaluations are
+    done."""
+    round_end_try(run_id=run_id)

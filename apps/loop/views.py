@@ -13,12 +13,13 @@ from django.utils.translation import gettext
 from django.views.decorators.http import require_http_methods, require_safe
 
 from apps.accounts import selectors as accounts
-from apps.accounts.permissions import ANNOTATOR, EVERYONE, STAFF, project_page
+from apps.accounts.permissions import ANNOTATOR, EVERYONE, READERS, STAFF, project_page
 from apps.common.errors import DomainError
 from apps.common.http import Request
 from apps.labeling.forms.sending import SendPairsForm
 from apps.labeling.services import LABELERS
-from apps.loop import screens, services
+from apps.loop import screens, selectors, services
+from apps.loop.round_end import round_end_figures
 from apps.loop.services import bell_seen
 from apps.training.models import Run
 from apps.training.selectors import run_get
@@ -44,6 +45,20 @@ def overview(request: Request) -> HttpResponse:
         "nav": "overview",
     }
     return render(request, "loop/overview.html", context)
+
+
+@require_safe
+@project_page(READERS)
+def rounds(request: Request) -> HttpResponse:
+    """How the demo's rounds ended: what people and the gate said of the policy, and its card."""
+    ended = (round_end_figures(run) for run in selectors.evaluations_of_rounds(request.project))
+    context = {
+        "rounds": [found for found in ended if found],
+        "may_open": request.role in STAFF,
+        "page_title": "Results of the demo",
+        "nav": "overview",
+    }
+    return render(request, "loop/rounds.html", context)
 
 
 @require_safe

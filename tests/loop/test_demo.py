@@ -75,7 +75,14 @@ def test_the_build_goes_on_where_it_was_killed(said: list[str], monkeypatch) -> 
     assert Comparison.objects.count() == len(demo.comparison_rows())
     stuck.refresh_from_db()
     assert stuck.state == "failed"
-    assert len(first.runs) == 8
+    assert len(first.runs) == 9
+    asked = {
+        stage: first.runs[stage].inputs.get(role="prompts").snapshot
+        for stage in ("evaluate", "suite")
+    }
+    assert asked["evaluate"] == first.data.prompts
+    assert asked["evaluate"].counts["rows"]["dev"] >= 48
+    assert asked["suite"].name == "Regression suite"
     assert set(stage_seconds(first.project)) == {"import", "votes", "agreement", "datasets"}
 
     counts = (Snapshot.objects.count(), Run.objects.count(), User.objects.count())
@@ -181,7 +188,7 @@ def test_somebody_elses_ana_is_left_alone(said: list[str]) -> None:
 
 def test_the_demos_prompts_are_in_no_demonstration() -> None:
     asked = [row["prompt"] for row in demo.prompt_rows()]
-    assert len(set(asked)) == 32
+    assert len(set(asked)) == 32 + 48
     shown = [row["prompt"] for row in demo.demonstration_rows()]
     assert overlap_containment(shown, asked).n_both == 0
 

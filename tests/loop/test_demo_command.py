@@ -48,6 +48,7 @@ def demo(project: Project, runs: dict[str, Run], monkeypatch, settings, tmp_path
     made = Workspace(project, None, runs)
     monkeypatch.setattr(command, "demo_build", lambda say, real=None: made)
     monkeypatch.setattr(command.report, "report_make", lambda workspace: {"made": "here"})
+    monkeypatch.setattr(command, "round_end", lambda runs, say: say(f"ends {len(runs)} runs"))
     monkeypatch.setattr(command, "table_lines", lambda figures: iter(["a table"]))
     monkeypatch.setattr(command.time, "sleep", lambda seconds: None)
 
@@ -79,6 +80,7 @@ def test_it_waits_for_every_run_and_writes_the_report(
     for stage in runs:
         assert f"{stage}: queued" in said
         assert f"{stage}: finished" in said
+    assert "ends 3 runs" in said
     assert "a table" in said
     assert json.loads((tmp_path / "demo" / "report.json").read_text()) == {"made": "here"}
     assert workers.stopped

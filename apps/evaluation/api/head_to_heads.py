@@ -139,6 +139,7 @@ class HeadToHeadOut(Schema):
     votes: int
     planned: int
     people: int
+    simulated: int = Field(description="votes that no person gave; they are evidence of nothing")
     outcomes: dict[str, int] | None = Field(description="null until it may be looked at")
     people_needed: int | None
     flips: int | None = Field(description="votes of one person that it hangs on")
@@ -184,6 +185,7 @@ def _told(found: HeadToHead, result: Result | None = None) -> HeadToHeadOut:
         votes=result.n,
         planned=progress.planned,
         people=result.n_people,
+        simulated=progress.n_simulated,
         outcomes=result.outcomes if told else None,
         people_needed=result.people_needed if told else None,
         flips=result.flips if told else None,

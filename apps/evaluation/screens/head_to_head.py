@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from apps.common.numbers import points
@@ -72,7 +72,24 @@ def context(
 
 
 def said(found: HeadToHead, result: Result, progress: Progress) -> Said:
-    """In the words of somebody who has never heard of a confidence sequence."""
+    """In the words of somebody who has never heard of a confidence sequence; simulated votes are
+    told with the verdict wherever it is shown."""
+    told = _verdict_said(found, result, progress)
+    if not progress.n_simulated:
+        return told
+    all_of = progress.n_simulated == progress.n_votes
+    these = "All votes" if all_of else f"{progress.n_simulated:,} of the {progress.n_votes:,} votes"
+    return replace(
+        told,
+        title=f"Simulated: {told.title}",
+        text=f"{told.text} {these} are of simulated people. They show how a comparison goes and "
+        "say nothing about the systems: no gate counts them.",
+        then="Ask people, to know.",
+        tone="warn",
+    )
+
+
+def _verdict_said(found: HeadToHead, result: Result, progress: Progress) -> Said:
     one, other = found.first_name, found.second_name
     estimate = result.estimate
     rate = _rate(estimate)

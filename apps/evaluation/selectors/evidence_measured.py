@@ -17,7 +17,7 @@ from apps.evaluation.selectors.evidence import (
     provider,
     red,
 )
-from apps.evaluation.selectors.head_to_head import result_now
+from apps.evaluation.selectors.head_to_head import result_now, simulated_count
 from apps.evaluation.selectors.outside import outside_of, result_words
 from apps.evaluation.selectors.overlap import overlap_of, overlap_words
 from apps.evaluation.selectors.protocols import protocol_of_run
@@ -86,9 +86,12 @@ def regression(checkpoint: Checkpoint) -> Evidence:
 @provider("head_to_head", "People prefer it to its baseline", required=PRODUCTION)
 def head_to_head(checkpoint: Checkpoint) -> Evidence:
     """Holds when the newest head-to-head of this very checkpoint that has ended called it better:
-    the lower end of an interval that holds at every look is over ½."""
+    the lower end of an interval that holds at every look is over ½. One with simulated votes is no
+    measurement; its figures are told where there is no other."""
     rows = HeadToHead.objects.filter(first=checkpoint).select_related("pairs", "project")
-    found = rows.filter(ended_at__isnull=False).order_by("-ended_at").first()
+    ended = list(rows.filter(ended_at__isnull=False).order_by("-ended_at"))
+    by_people = (one for one in ended if not simulated_count(one))
+    found = next(by_people, ended[0] if ended else None)
     if found is None:
         running = rows.order_by("-created_at").first()
         if running is None:
@@ -112,6 +115,9 @@ def head_to_head(checkpoint: Checkpoint) -> Evidence:
         f"{share(estimate.value)} ({share(estimate.low)} to {share(estimate.high)}) against "
         f"{found.second_name}, {result.n:,} votes of {result.n_people:,} people"
     )
+    if simulated := simulated_count(found):
+        words = f"{says}. {simulated:,} of these votes are simulated, so they count for nothing."
+        return missing(words, url=url, **facts, simulated=simulated)
     match found.verdict:
         case Verdict.BETTER:
             return green(f"{says}.", url=url, **facts)

@@ -114,6 +114,11 @@ def votes_count(found: HeadToHead) -> int:
     return _answers(found).order_by().count()
 
 
+def simulated_count(found: HeadToHead) -> int:
+    """Votes that no person gave: they show how a comparison goes, and are evidence of nothing."""
+    return _answers(found).order_by().filter(source=Answer.Source.SIMULATED).count()
+
+
 def _answers(found: HeadToHead) -> QuerySet[Answer]:
     return Answer.objects.filter(
         is_current=True, slot__kind=Slot.Kind.REGULAR, task__in=tasks_of(found)
@@ -165,10 +170,12 @@ def _several_from(kept: dict[str, Any]) -> Several:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Votes that are in and were planned, and people who gave them; skips by which system stood
-    left; pairs that are set aside; pairs that somebody holds; places for votes that are left."""
+    """Votes that are in and were planned, and people who gave them; how many of the votes are
+    simulated; skips by which system stood left; pairs that are set aside; pairs that somebody
+    holds; places for votes that are left."""
 
     n_votes: int
+    n_simulated: int
     planned: int
     n_people: int
     skips_first_left: int
@@ -199,6 +206,7 @@ def progress_of(found: HeadToHead) -> Progress:
     slots = Slot.objects.filter(task__in=asked)
     return Progress(
         n_votes=answers["n"],
+        n_simulated=simulated_count(found),
         planned=plan_of(found).votes,
         n_people=answers["people"],
         skips_first_left=sides.get("a", 0),
@@ -262,6 +270,7 @@ def votes_rows(found: HeadToHead) -> Iterator[dict[str, Any]]:
             "preferred": names[Choice(answer.choice)],
             "left": dict(zip("ab", shown, strict=True)).get(answer.left_is, ""),
             "person": people.setdefault(answer.annotator_id, len(people) + 1),
+            "simulated": "yes" if answer.source == Answer.Source.SIMULATED else "",
             "seconds": "" if answer.active_ms is None else answer.active_ms / 1000,
             "cast_at": answer.cast_at.isoformat(),
         }
@@ -269,12 +278,14 @@ def votes_rows(found: HeadToHead) -> Iterator[dict[str, Any]]:
 
 def people_rates(project: Project) -> dict[str, list[PeopleRate]]:
     """By run: of each run's model, the newest head-to-head with each opponent that has ended,
-    newest first; also those that say nothing, by their verdict."""
+    newest first; also those that say nothing, by their verdict. Not those with simulated votes."""
     ended = head_to_heads(project=project).filter(
         ended_at__isnull=False, first__isnull=False, more_names=[]
     )
     found: dict[str, dict[str, PeopleRate]] = {}
-    for one in ended.order_by("-ended_at", "-pk"):
+    for one in ended.select_related("pairs").order_by("-ended_at", "-pk"):
+        if simulated_count(one):
+            continue
         assert one.first is not None  # noqa: S101 — asked for above
         opponent = one.second.run_id if one.second else one.second_name
         found.setdefault(one.first.run_id, {}).setdefault(opponent, _people_rate(one))

@@ -26,6 +26,7 @@ from apps.evaluation.selectors.head_to_head import (
     result_by_votes,
     result_now,
     result_to_json,
+    simulated_count,
     votes_count,
 )
 from apps.evaluation.selectors.outputs import models_of, outputs_of, prompt_facts
@@ -541,7 +542,7 @@ def head_to_head_look(*, head_to_head: HeadToHead, by: User | None) -> Result:
 def head_to_head_end(*, head_to_head: HeadToHead, by: User | None) -> HeadToHead:
     """Ask nobody any more, and keep every figure as it is now. `by`: who ended it; nobody where it
     ended by itself. Ending again changes nothing. A first system that people like less is a
-    critical incident."""
+    critical incident; of simulated votes it is none."""
     found = (
         HeadToHead.objects.select_for_update(of=("self",))
         .select_related("pairs", "project")
@@ -570,7 +571,8 @@ def head_to_head_end(*, head_to_head: HeadToHead, by: User | None) -> HeadToHead
         path=reverse("evaluation:head_to_head", args=[found.project.slug, found.pk]),
         by=by,
     )
-    if result.verdict == Verdict.WORSE or _baseline_is_better(result):
+    worse = result.verdict == Verdict.WORSE or _baseline_is_better(result)
+    if worse and not simulated_count(found):
         _alarm(found, result)
     return found
 

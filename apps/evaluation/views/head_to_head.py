@@ -40,7 +40,7 @@ from apps.evaluation.services.head_to_head import (
 from apps.training.selectors import run_get
 from measures.head_to_head import Result
 
-_COLUMNS = ("prompt", "preferred", "left", "person", "seconds", "cast_at")
+_COLUMNS = ("prompt", "preferred", "left", "person", "simulated", "seconds", "cast_at")
 
 
 @require_safe

@@ -23,6 +23,7 @@ class AnyAnswer(models.Model):
         PAGE = "page", "label screen"
         API = "api", "API"
         IMPORT = "import", "imported"
+        SIMULATED = "sim", "simulated"
 
     id = models.BigAutoField(primary_key=True)
     project = models.ForeignKey(

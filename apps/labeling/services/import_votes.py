@@ -3,7 +3,7 @@ counted and decided like any other."""
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
@@ -65,8 +65,8 @@ def votes_import(
     if problems and on_error == "refuse":
         raise RowsRefused(problems, n_rows=n_rows)
     with transaction.atomic():
-        n_people = _people_create(project, todo)
-    people = _people(project, {vote.annotator for vote in todo})
+        n_people = imported_people_make(project, {vote.annotator for vote in todo})
+    people = imported_people(project, {vote.annotator for vote in todo})
     done = 0
     if progress:
         progress(0, len(todo))
@@ -230,7 +230,7 @@ def _username(project: Project, annotator: str) -> str:
     return f"imported.{project.pk}.{annotator}"
 
 
-def _people(project: Project, annotators: set[str]) -> dict[str, int]:
+def imported_people(project: Project, annotators: Collection[str]) -> dict[str, int]:
     """Ids of imported people by their id in the file."""
     prefix = len(_username(project, ""))
     names = [_username(project, annotator) for annotator in annotators]
@@ -238,10 +238,10 @@ def _people(project: Project, annotators: set[str]) -> dict[str, int]:
     return {username[prefix:]: key for username, key in found}
 
 
-def _people_create(project: Project, todo: list[_PastVote]) -> int:
-    """Make the people who are new, without hashing passwords; returns how many."""
-    wanted = {vote.annotator for vote in todo}
-    new = sorted(wanted - set(_people(project, wanted)))
+def imported_people_make(project: Project, annotators: Collection[str]) -> int:
+    """Make the people who are new, by their ids in the file; they cannot sign in, and no password
+    is hashed. Returns how many."""
+    new = sorted(set(annotators) - set(imported_people(project, annotators)))
     User.objects.bulk_create(
         [
             User(

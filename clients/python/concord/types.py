@@ -1215,7 +1215,8 @@ class HeadToHead(Answered):
     words. value, low, high: the share that the first system wins, ties as half, with the interval
     that its plan allows. Of more than two systems (`more_names`) verdict may also be best,
     not_connected or separated, and `several` has standings, differences and habits.
-    `outcomes` is None until the result may be looked at."""
+    `outcomes` is None until the result may be looked at. simulated: votes that no person gave; they
+    are evidence of nothing."""
 
     id: str
     name: str
@@ -1233,6 +1234,7 @@ class HeadToHead(Answered):
     votes: int
     planned: int
     people: int
+    simulated: int
     outcomes: Mapping[str, int] | None
     people_needed: int | None
     flips: int | None

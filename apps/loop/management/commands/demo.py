@@ -15,6 +15,7 @@ from apps.loop import report, services
 from apps.loop.demo import FULL, SMALL, Workspace, demo_build
 from apps.loop.local import LocalWorkers
 from apps.loop.report import markdown_lines, table_lines
+from apps.loop.round_end import round_end
 from apps.training.models import Run
 from apps.training.services import run_resume
 
@@ -54,6 +55,7 @@ class Command(BaseCommand):
             self._resume_failed(workspace)
             self._wait(workspace, workers, self._started + timeout)
             services.fresh_pairs_queue(run=workspace.runs["generate"])
+            round_end(runs=workspace.runs, say=self._say)
             results = report.report_make(workspace)
         except DomainError as error:
             raise CommandError(error.message) from error

@@ -6,6 +6,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from apps.common.errors import DomainError
 from apps.loop.demo import FULL, demo_build, pretrained_models
+from apps.loop.round_end import round_end
 
 
 class Command(BaseCommand):
@@ -16,7 +17,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            demo_build(say=self._say, real=FULL if pretrained_models() else None)
+            made = demo_build(say=self._say, real=FULL if pretrained_models() else None)
+            round_end(runs=made.runs, say=self._say)  # of a round that was stopped before its end
         except DomainError as error:
             raise CommandError(error.message) from error
 
