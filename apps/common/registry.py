@@ -70,21 +70,24 @@ class PeopleRate:
     """How often people preferred a run's answers in a head-to-head that has ended.
 
     opponent, opponent_run: what it was compared with, and the run that made it, empty where no run
-    of the project did; protocol: hash of all that the head-to-head rests on but this run's own
-    answers, so that two runs were asked the same of the same baseline where it is the same; value,
-    low, high: share of votes, None without an interval; n, people: votes, and who gave them; least:
-    people or prompts that would do where there were too few; verdict: as it ended.
+    of the project did; protocol: all that the head-to-head rests on but this run's own answers, so
+    that two runs were asked the same of the same baseline where its hash is the same; None where it
+    is seen from the second system, of which that does not hold; value, low, high: share of votes,
+    None without an interval; n, people: votes, and who gave them; least: people or prompts that
+    would do where there were too few; verdict: as it ended, at ended_at; url: its page.
     """
 
     opponent: str
     opponent_run: str
-    protocol: str
+    protocol: StatedProtocol | None
     value: float | None
     low: float | None
     high: float | None
     n: int
     people: int
     verdict: str
+    ended_at: datetime
+    url: str
     least: int | None = None
 
     @property
@@ -106,8 +109,10 @@ class RunResult:
     of its model against SFT, by the judge that it was not trained on; None where nobody has
     evaluated it. protocol: by what that was measured; None where it was before protocols were kept.
     people: of the newest head-to-head of its model with each opponent that has ended, newest first;
-    checks: {lost, won, checks, standing, difference} of its newest regression suite; latency_ms: of
-    half of its answers, alone.
+    checks: {lost, won, checks, standing, difference, worse} of its newest regression suite, where
+    worse has the difference by category of those that became worse; latency_ms: of half of its
+    answers, alone. judged_url, checks_url: pages of the evaluations that win_rate and checks are
+    of.
     """
 
     run: str
@@ -123,6 +128,8 @@ class RunResult:
     people: Sequence[PeopleRate] = ()
     checks: Mapping[str, Any] | None = None
     latency_ms: float | None = None
+    judged_url: str = ""
+    checks_url: str = ""
 
 
 @dataclass(frozen=True, slots=True)

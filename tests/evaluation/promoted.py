@@ -164,12 +164,17 @@ def suite_made(model: Checkpoint, standing: str = "not_worse", worse: Sequence[s
 
 
 def compared_by_people(
-    model: Checkpoint, win: float = 1.0, *, people: int = 12, second: Checkpoint | None = None
+    model: Checkpoint,
+    win: float = 1.0,
+    *,
+    people: int = 12,
+    second: Checkpoint | None = None,
+    n: int = 120,
+    **fields: Any,
 ) -> HeadToHead:
-    """People of one mind, on 120 prompts."""
-    n = 120
+    """People of one mind, on n prompts, of which the share `win` is won, spread evenly."""
     votes = Votes(
-        score=np.full(n, win),
+        score=np.diff(np.floor(np.arange(n + 1) * win + 1e-9)),
         both_bad=np.zeros(n, dtype=bool),
         prompt=np.arange(n),
         person=np.arange(n) % people,
@@ -179,21 +184,22 @@ def compared_by_people(
     pairs = EvaluationSet.objects.create(
         project=model.project, first_task=1, last_task=n, most_each=15, is_open=False
     )
-    return HeadToHead.objects.create(
-        project=model.project,
-        name="people",
-        first_name="Assistant",
-        second_name="Base",
-        first=model,
-        second=second,
-        pairs=pairs,
-        n_prompts=n,
-        protocol={},
-        protocol_sha256="b" * 64,
-        ended_at=timezone.now(),
-        verdict=result.verdict.value,
-        result=result_to_json(result),
-    )
+    values: dict[str, Any] = {
+        "project": model.project,
+        "name": "people",
+        "first_name": "Assistant",
+        "second_name": "Base",
+        "first": model,
+        "second": second,
+        "pairs": pairs,
+        "n_prompts": n,
+        "protocol": {},
+        "protocol_sha256": "b" * 64,
+        "ended_at": timezone.now(),
+        "verdict": result.verdict.value,
+        "result": result_to_json(result),
+    }
+    return HeadToHead.objects.create(**values | fields)
 
 
 def audited(model: Checkpoint, n: int = 60, bad: int = 0) -> AuditSheet:

@@ -194,6 +194,8 @@ def test_of_nothing_known_nothing_is_advised_and_everything_asked() -> None:
         "prompts",
         "annotators",
         "tie_share",
+        "methods",
+        "project",
     }
 
 

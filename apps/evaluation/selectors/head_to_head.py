@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from django.db.models import Count, Exists, OuterRef, QuerySet
+from django.urls import reverse
 
 from apps.accounts.models import Project
 from apps.common.errors import Missing
@@ -32,7 +33,7 @@ from measures.head_to_head import (
 )
 from measures.model_ranking import ModelVotes
 from measures.several_systems import several_result
-from workers.contract.protocol import content_sha256
+from workers.contract.protocol import StatedProtocol, content_sha256
 
 _SCORES = {Choice.A: 1.0, Choice.B: 0.0, Choice.TIE: 0.5, Choice.BOTH_BAD: 0.5}
 _LEFT = {"a": 1.0, "b": 0.0}  # response A is the first system's
@@ -41,7 +42,7 @@ MOST_EVALUATIONS = 200
 
 def head_to_heads(*, project: Project) -> QuerySet[HeadToHead]:
     return HeadToHead.objects.filter(project=project).select_related(
-        "first__run", "second__run", "source", "created_by"
+        "project", "first__run", "second__run", "source", "created_by"
     )
 
 
@@ -293,6 +294,7 @@ def people_rates(project: Project) -> dict[str, list[PeopleRate]]:
 
 
 def _people_rate(found: HeadToHead) -> PeopleRate:
+    assert found.ended_at is not None  # noqa: S101 — asked for by the caller
     result = result_now(found)
     estimate, verdict = result.estimate, result.verdict
     least = None
@@ -304,6 +306,8 @@ def _people_rate(found: HeadToHead) -> PeopleRate:
         opponent=found.second_name,
         opponent_run=found.second.run_id if found.second else "",
         protocol=_asked_alike(found.protocol),
+        ended_at=found.ended_at,
+        url=reverse("evaluation:head_to_head", args=[found.project.slug, found.pk]),
         value=estimate.value if estimate else None,
         low=estimate.low if estimate else None,
         high=estimate.high if estimate else None,
@@ -314,9 +318,9 @@ def _people_rate(found: HeadToHead) -> PeopleRate:
     )
 
 
-def _asked_alike(protocol: dict[str, Any]) -> str:
-    """Hash of a protocol without what is the first system's alone."""
+def _asked_alike(protocol: dict[str, Any]) -> StatedProtocol:
+    """A protocol without what is the first system's alone."""
     kept = {name: value for name, value in protocol.items() if name != "evaluation"}
     for name in ("answers", "systems"):
         kept[name] = {"second": protocol.get(name, {}).get("second")}
-    return content_sha256(kept)
+    return StatedProtocol(content_sha256(kept), kept)

@@ -11,12 +11,15 @@ listed, as overruled, so that nobody wonders where it went:
    alpha not above chance
 5. no pair to train on                 collect votes
 6. latency budget under 100 ms         DPO (or a cache): one answer, no scoring beside it
-7. reward model fails its test         DPO, which needs none
-8. exploration pays and the reward     PPO
+7. a method is ahead of another by     that method
+   what this project measured
+8. reward model fails its test         DPO, which needs none
+9. exploration pays and the reward     PPO
    model has passed
-9. otherwise                           DPO
+10. otherwise                          DPO
 
-Rules 4 and 5 come after 2 and 3 because neither rules nor SFT learns from votes.
+What was measured can also speak against a method: then no rule advises it (see `measured`). Rules 4
+and 5 come after 2 and 3 because neither rules nor SFT learns from votes.
 """
 
 from collections.abc import Callable, Iterator
@@ -41,6 +44,7 @@ from apps.snapshots.advice.facts import (
     reward_problem,
     share,
 )
+from apps.snapshots.advice.measured import Measured, measured
 from measures.bootstrap import LEAST_UNITS
 
 # Facts that are missing, in the order in which the advice asks for them.
@@ -55,6 +59,8 @@ DECISIVE: dict[Method, tuple[str, ...]] = {
     Method.CLEAN: _BEFORE_VOTES,
     Method.COLLECT: (*_BEFORE_VOTES, "agreement"),
     Method.DPO: (*_BEFORE_DPO, "exploration"),
+    Method.KTO: (*_BEFORE_DPO, "latency_ms"),
+    Method.GRPO: (*_BEFORE_DPO, "latency_ms"),
     Method.PPO: (*_BEFORE_DPO, "latency_ms"),
     Method.UNDECIDED: (*_BEFORE_DPO, "latency_ms", "exploration"),
 }
@@ -146,7 +152,8 @@ def is_missing(value: object) -> bool:
 
 # What may spoil the method that is advised, and what would make the data better.
 
-_FROM_VOTES = (Method.CLEAN, Method.COLLECT, Method.DPO, Method.PPO, Method.UNDECIDED)
+_TRAINED = (Method.DPO, Method.KTO, Method.GRPO, Method.PPO)
+_FROM_VOTES = (Method.CLEAN, Method.COLLECT, *_TRAINED, Method.UNDECIDED)
 
 
 def improvements(facts: Facts, method: Method) -> Iterator[Item]:
@@ -154,7 +161,7 @@ def improvements(facts: Facts, method: Method) -> Iterator[Item]:
     if method not in _FROM_VOTES:
         return
     found = [*_unsure(facts), *_little_data(facts, method), *_length(facts), *_words(facts)]
-    found += [*_no_reward(facts), *_people(facts), *_prompts(facts), *_ties(facts)]
+    found += [*_no_reward(facts, method), *_people(facts), *_prompts(facts), *_ties(facts)]
     yield from sorted(found, key=lambda item: item.kind is not Kind.CAUTION)
 
 
@@ -222,8 +229,10 @@ def _words(facts: Facts) -> Iterator[Item]:
         )
 
 
-def _no_reward(facts: Facts) -> Iterator[Item]:
-    if facts.exploration and not reward_passed(facts) and not reward_problem(facts):
+def _no_reward(facts: Facts, method: Method) -> Iterator[Item]:
+    if method in (Method.PPO, Method.GRPO) or reward_problem(facts):
+        return
+    if facts.exploration and not reward_passed(facts):
         yield Item(
             "reward_model",
             Kind.IMPROVE,
@@ -282,6 +291,8 @@ HEADLINES = {
     Method.CLEAN: "Clean the data before training on it.",
     Method.COLLECT: "Collect votes first: there is no pair to train on.",
     Method.DPO: "Start with DPO.",
+    Method.KTO: "Use KTO.",
+    Method.GRPO: "Use GRPO.",
     Method.PPO: "Use PPO with your reward model.",
     Method.UNDECIDED: "Too little is known to advise a method.",
 }
@@ -289,24 +300,37 @@ HEADLINES = {
 
 def advise(facts: Facts) -> Advice:
     """The method with its reason, what it overrules, hybrids, cautions and next steps."""
-    held = [(method, item) for method, rule in _RULES if (item := rule(facts)) is not None]
+    told = measured(facts)
+    holding = [*_holding(_FIRST, facts), *told.claim, *_holding(_AFTER_MEASURED, facts)]
+    held = [(method, item) for method, item in holding if method not in told.against]
     unknown = unknown_of(facts)
-    method, reason = held[0] if held else _default(facts)
-    overruled = [_overruled(item, method) for other, item in held[1:] if other is not method]
+    method, reason = held[0] if held else _default(facts, told)
+    headline = _headline(method, reason, told)
+    overruled = [_overruled(item, headline) for other, item in held[1:] if other is not method]
     agreeing = [item for other, item in held[1:] if other is method]
     return Advice(
         method=method,
-        headline=HEADLINES[method],
+        headline=headline,
         items=(
             *([reason] if reason else []),
             *agreeing,
+            *told.against.values(),
+            *told.notes,
             *_hybrids(facts, method),
             *improvements(facts, method),
             *overruled,
         ),
         unknown=unknown,
-        provisional=method is Method.UNDECIDED or bool(_open_questions(facts, method)),
+        provisional=method is Method.UNDECIDED or bool(_open_questions(facts, method, reason)),
     )
+
+
+def _headline(method: Method, reason: Item | None, told: Measured) -> str:
+    if reason is not None and reason.key == "measured":
+        return told.headline
+    if method is Method.UNDECIDED and told.against:
+        return "No method is advised: what this project measured speaks against DPO."
+    return HEADLINES[method]
 
 
 # --- the rules, in order --------------------------------------------------------------------------
@@ -441,21 +465,31 @@ def _explore(facts: Facts) -> Item | None:
     )
 
 
-_RULES: tuple[tuple[Method, Rule], ...] = (
+# What is measured is asked between these.
+_FIRST: tuple[tuple[Method, Rule], ...] = (
     (Method.NOTHING, _baseline),
     (Method.RULES, _rules),
     (Method.SFT, _factual),
     (Method.CLEAN, _agreement),
     (Method.COLLECT, _no_pairs),
     (Method.DPO, _latency),
+)
+_AFTER_MEASURED: tuple[tuple[Method, Rule], ...] = (
     (Method.DPO, _reward_fails),
     (Method.PPO, _explore),
 )
 
 
-def _default(facts: Facts) -> tuple[Method, Item | None]:
-    """DPO where there are pairs; without knowing even that, nothing."""
-    if facts.pairs is None:
+def _holding(rules: tuple[tuple[Method, Rule], ...], facts: Facts) -> Iterator[tuple[Method, Item]]:
+    for method, rule in rules:
+        if (item := rule(facts)) is not None:
+            yield method, item
+
+
+def _default(facts: Facts, told: Measured) -> tuple[Method, Item | None]:
+    """DPO where there are pairs and nothing measured speaks against it; without knowing even that,
+    nothing."""
+    if facts.pairs is None or Method.DPO in told.against:
         return Method.UNDECIDED, None
     return Method.DPO, Item(
         "default",
@@ -473,10 +507,14 @@ def _default(facts: Facts) -> tuple[Method, Item | None]:
 
 
 def _hybrids(facts: Facts, method: Method) -> Iterator[Item]:
-    if facts.rules is Rules.SOME and method in (Method.DPO, Method.PPO, Method.SFT, Method.CLEAN):
+    if facts.rules is Rules.SOME and method in (*_TRAINED, Method.SFT, Method.CLEAN):
+        penalty = (
+            "As a part of the reward: a fixed penalty where a rule is broken, so that no learned "
+            "score can buy it back."
+        )
         how = {
-            Method.PPO: "As a part of the reward: a fixed penalty where a rule is broken, so that "
-            "no learned score can buy it back.",
+            Method.PPO: penalty,
+            Method.GRPO: penalty,
             Method.DPO: "Filter answers by the rules when serving, and give answers that break one "
             "as rejected in pairs.",
         }.get(method, "Filter answers by the rules when serving; that needs no votes.")
@@ -499,19 +537,22 @@ def _hybrids(facts: Facts, method: Method) -> Iterator[Item]:
         )
 
 
-def _overruled(item: Item, method: Method) -> Item:
+def _overruled(item: Item, headline: str) -> Item:
     return Item(
         item.key,
         Kind.OVERRULED,
         item.title,
-        f"It holds, but comes after the reason for the advice ({HEADLINES[method].rstrip('.')}). "
+        f"It holds, but comes after the reason for the advice ({headline.rstrip('.')}). "
         f"{item.reason}",
         item.evidence,
         item.next_step,
+        item.links,
     )
 
 
-def _open_questions(facts: Facts, method: Method) -> list[str]:
+def _open_questions(facts: Facts, method: Method, reason: Item | None) -> list[str]:
     """Unknown facts that a rule before or at the one that held asks for."""
     asked = DECISIVE[method]
+    if reason is not None and reason.key == "measured":
+        asked = (*_BEFORE_DPO, *(() if method is Method.DPO else ("latency_ms",)))
     return [name for name in asked if is_missing(getattr(facts, name))]

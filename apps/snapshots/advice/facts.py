@@ -1,8 +1,11 @@
 """What advice is made from, and what it looks like."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
+from apps.common.registry import RunResult
 from measures.agreement.reading import LEAST_ITEMS, WIDEST_TELLING
 from measures.estimate import Interval
 from workers.contract.reasons import reason_words
@@ -35,15 +38,19 @@ class Method(StrEnum):
     SFT = "sft"
     RULES = "rules"
     DPO = "dpo"
+    KTO = "kto"
+    GRPO = "grpo"
     PPO = "ppo"
     UNDECIDED = "undecided"
 
 
 class Kind(StrEnum):
-    """METHOD: why this one. HYBRID: what to combine it with. CAUTION: what may spoil it. IMPROVE:
+    """METHOD: why this one. MEASURED: what speaks against a method by this project's results, or
+    why these say nothing yet. HYBRID: what to combine it with. CAUTION: what may spoil it. IMPROVE:
     what would make the data better. A piece that lost against an earlier one is OVERRULED."""
 
     METHOD = "method"
+    MEASURED = "measured"
     HYBRID = "hybrid"
     CAUTION = "caution"
     IMPROVE = "improve"
@@ -59,9 +66,11 @@ class Facts:
     behind the training rows; tie_share (ties and both bad among votes); length_only and
     text_baseline (accuracy of "the longer wins" and of a model of words); reward_accuracy (a reward
     model's on rows it never saw) and reward_gain (that minus length-only, on the same rows);
-    demonstrations. Stated by a person: task, rules, latency_ms (budget for one answer), baseline
-    (share of tasks that the model now in use does right), exploration (do better answers exist than
-    those in the data, which a reward would recognise?).
+    demonstrations; methods (finished training runs of this project, newest first, with what people,
+    the judge and regression suites said of each) and project (its slug, for links to what differs
+    between protocols). Stated by a person: task, rules, latency_ms (budget for one answer),
+    baseline (share of tasks that the model now in use does right), exploration (do better answers
+    exist than those in the data, which a reward would recognise?).
     """
 
     agreement: Interval | None = None
@@ -80,6 +89,8 @@ class Facts:
     latency_ms: float | None = None
     baseline: float | None = None
     exploration: bool | None = None
+    methods: tuple[RunResult, ...] = ()
+    project: str = ""
 
     def __post_init__(self) -> None:
         if self.baseline is not None and not 0 <= self.baseline <= 1:
@@ -89,8 +100,17 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
+class Link:
+    """A page that evidence stands on; `is_run`: a run's, which reviewers do not open."""
+
+    words: str
+    url: str
+    is_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Item:
-    """One piece of advice: what, why, the number behind it, what to do next."""
+    """One piece of advice: what, why, the number behind it, what to do next, where to see it."""
 
     key: str
     kind: Kind
@@ -98,6 +118,7 @@ class Item:
     reason: str
     evidence: str = ""
     next_step: str = ""
+    links: tuple[Link, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +141,20 @@ class Advice:
     items: tuple[Item, ...]
     unknown: tuple[Unknown, ...]
     provisional: bool
+
+
+def interval_read(said: Mapping[str, Any] | None, n: str = "n") -> Interval | None:
+    """A stored statistic as it was computed; None where there is nothing like one."""
+    if not said or "value" not in said:
+        return None
+    return Interval(
+        value=said["value"],
+        low=said.get("low"),
+        high=said.get("high"),
+        n=int(said.get(n) or 0),
+        undefined=said.get("undefined") or (None if said["value"] is not None else "no value"),
+        no_interval=said.get("no_interval"),
+    )
 
 
 def known(interval: Interval | None) -> Interval | None:

@@ -8,7 +8,7 @@ from typing import Any
 from apps.common.registry import PeopleRate, RunResult
 from apps.common.report.levels import LOOKS, Level
 from apps.snapshots.advice import Advice, Facts, Item, Kind, Method
-from apps.snapshots.advice.facts import gain, share
+from apps.snapshots.advice.facts import gain, interval_read, share
 from apps.snapshots.services.readiness import FactSource, Gathered
 from measures.estimate import Interval
 from workers.contract.protocol import StatedProtocol, differences
@@ -35,6 +35,7 @@ _LEVELS = {
 }
 _KINDS = (
     (Kind.METHOD, "Why"),
+    (Kind.MEASURED, "What this project measured"),
     (Kind.HYBRID, "Combine it with"),
     (Kind.CAUTION, "Risks"),
     (Kind.IMPROVE, "How to improve the data"),
@@ -153,7 +154,8 @@ def _win_rate(run: RunResult) -> str:
     said = run.win_rate
     if run.method == "sft":
         return "the reference for the other methods"
-    return "not evaluated" if said is None else _rate(said)
+    found = interval_read(said)
+    return "not evaluated" if found is None else share(found)
 
 
 def _people(rates: Sequence[PeopleRate]) -> str:
@@ -183,16 +185,3 @@ def _checks(found: Mapping[str, Any] | None) -> str:
         return "no suite"
     words = {"not_worse": "not worse", "worse": "worse"}.get(found["standing"], "undecided")
     return f"{words}: {found['lost']:,} of {found['checks']:,} lost, {found['won']:,} won"
-
-
-def _rate(said: Mapping[str, Any]) -> str:
-    return share(
-        Interval(
-            value=said.get("value"),
-            low=said.get("low"),
-            high=said.get("high"),
-            n=int(said.get("n") or 0),
-            undefined=said.get("undefined"),
-            no_interval=said.get("no_interval"),
-        )
-    )

@@ -17,6 +17,7 @@ from apps.common.errors import Conflict
 from apps.common.registry import RunResult, run_results
 from apps.labeling.models import Choice, Decision
 from apps.snapshots.advice import Rules, Task
+from apps.snapshots.advice.facts import interval_read
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import TRAIN
 from apps.snapshots.services.reporting import report_read
@@ -138,25 +139,12 @@ class Gathered:
 
 def gather(project: Project) -> Gathered:
     found = Gathered(runs=run_results(project))
+    found.facts |= {"methods": tuple(found.runs), "project": project.slug}
     _agreement(found, project)
     _pairs(found, project)
     _demonstrations(found, project)
     _reward(found)
     return found
-
-
-def interval_read(said: Mapping[str, Any] | None, n: str = "n") -> Interval | None:
-    """A stored statistic as it was computed; None where there is nothing like one."""
-    if not said or "value" not in said:
-        return None
-    return Interval(
-        value=said["value"],
-        low=said.get("low"),
-        high=said.get("high"),
-        n=int(said.get(n) or 0),
-        undefined=said.get("undefined") or (None if said["value"] is not None else "no value"),
-        no_interval=said.get("no_interval"),
-    )
 
 
 def _agreement(found: Gathered, project: Project) -> None:

@@ -54,21 +54,23 @@ def _result(run: Run, project: Project, people: Sequence[PeopleRate]) -> RunResu
         method=run.kind,
         method_words=run.get_kind_display(),
         name=run.name,
-        url=reverse("training:run", args=[project.slug, run.pk]),
+        url=_page(run, project),
         ended_at=run.ended_at,
         seconds=run.seconds,
         splits=splits if isinstance(splits, dict) else {},
         people=people,
-        **_evaluated(run),
+        **_evaluated(run, project),
     )
 
 
-def _evaluated(run: Run) -> dict[str, Any]:
-    """By the judge that the policy was not trained on; its own reward's opinion is no evidence."""
+def _evaluated(run: Run, project: Project) -> dict[str, Any]:
+    """By the judge that the policy was not trained on; its own reward's opinion is no evidence, nor
+    is what another project evaluated."""
     links = (
         RunInput.objects.filter(
             Q(checkpoint__run=run) | Q(upstream=run),
             role="policy",
+            run__project=project,
             run__kind=Run.Kind.EVALUATE,
             run__state=Run.State.FINISHED,
         )
@@ -78,13 +80,18 @@ def _evaluated(run: Run) -> dict[str, Any]:
     runs = [link.run for link in links[:MOST_EVALUATIONS]]
     asked = next((one for one in runs if not is_suite(one)), None)
     suite = next((one for one in runs if one.summary.get("regression")), None)
-    checks = {} if suite is None else suite.summary["regression"]
     found: dict[str, Any] = {"win_rate": None}
-    if checks:
+    if suite is not None:
+        checks = suite.summary["regression"]
         over_all = checks["all"]
         found["checks"] = {name: over_all.get(name) for name in ("lost", "won", "difference")} | {
             name: checks[name] for name in ("checks", "standing")
         }
+        parts = checks.get("categories") or {}
+        found["checks"]["worse"] = {
+            name: parts.get(name, {}).get("difference") for name in checks.get("worse") or ()
+        }
+        found["checks_url"] = _page(suite, project)
     if asked is None:
         return found
     judged, latency = asked.summary.get("judge"), asked.summary.get("latency")
@@ -93,8 +100,13 @@ def _evaluated(run: Run) -> dict[str, Any]:
     return found | {
         "win_rate": rate if isinstance(rate, dict) else None,
         "protocol": protocol_of(asked),
+        "judged_url": _page(asked, project),
         "latency_ms": alone.get("p50_ms") if isinstance(alone, dict) else None,
     }
+
+
+def _page(run: Run, project: Project) -> str:
+    return reverse("training:run", args=[project.slug, run.pk])
 
 
 # JSON reports that a run left as files.
