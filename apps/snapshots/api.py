@@ -1,5 +1,6 @@
 """The API of datasets."""
 
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Literal
 
@@ -14,12 +15,14 @@ from apps.accounts.selectors import person_named
 from apps.common.errors import DomainError
 from apps.common.row_files import download_response
 from apps.snapshots import exports
+from apps.snapshots.advice import Facts, Rules, Task, advise
 from apps.snapshots.models import Snapshot, SplitAccess
 from apps.snapshots.recipe import PRIVATE_SPLITS
 from apps.snapshots.selectors import comparing, lineage, looks, snapshots
 from apps.snapshots.services import freezing, mixing
 from apps.snapshots.services.importing import snapshot_import
 from apps.snapshots.services.looks import look_budget_set, look_sign
+from apps.snapshots.services.readiness import gather
 from apps.snapshots.services.suites import suite_add
 
 router = Router(tags=["datasets"])
@@ -500,6 +503,84 @@ def snapshot_changes(
         "crossed": summary.crossed,
         "n": comparing.compare_count(old=old, new=new, wanted=wanted),
         "rows": list(rows),
+    }
+
+
+class AdviceLinkOut(Schema):
+    words: str
+    url: str
+
+
+class AdviceItemOut(Schema):
+    key: str
+    kind: Literal["method", "measured", "hybrid", "caution", "improve", "overruled"]
+    title: str
+    reason: str
+    evidence: str = Field(description="the number behind it")
+    next_step: str
+    links: list[AdviceLinkOut] = Field(
+        description="pages the evidence stands on; for reviewers without those of runs"
+    )
+
+
+class MissingFactOut(Schema):
+    key: str
+    name: str
+    why: str
+    how: str
+
+
+class AdviceOut(Schema):
+    method: str = Field(
+        description="nothing, clean, collect, sft, rules, dpo, kto, grpo, ppo or undecided"
+    )
+    headline: str
+    provisional: bool = Field(description="a missing fact could change the method")
+    items: list[AdviceItemOut]
+    unknown: list[MissingFactOut]
+
+
+@router.get(
+    "/projects/{slug}/advice",
+    auth=needs("read"),
+    response=AdviceOut,
+    summary="Which method to use now, by the project's own results, and why",
+)
+def advice(
+    request: HttpRequest,
+    slug: str,
+    task: Task | None = None,
+    rules: Rules | None = None,
+    baseline: float | None = Query(
+        None, ge=0, le=1, description="share of tasks that the model in use does right"
+    ),
+    latency_ms: float | None = Query(None, gt=0, le=3_600_000, description="for one answer"),
+    exploration: bool | None = Query(
+        None, description="whether better answers exist than those in the data"
+    ),
+) -> dict[str, Any]:
+    """The facts that the project does not know are stated in the address, as on the page of data
+    readiness; nothing is stored."""
+    project, role = project_for(request.user, slug, READERS)
+    stated = {
+        "task": task,
+        "rules": rules,
+        "baseline": baseline,
+        "latency_ms": latency_ms,
+        "exploration": exploration,
+    }
+    found = advise(Facts(**gather(project).facts | stated))
+    items = [
+        asdict(item)
+        | {"links": [asdict(link) for link in item.links if role in STAFF or not link.is_run]}
+        for item in found.items
+    ]
+    return {
+        "method": found.method,
+        "headline": found.headline,
+        "provisional": found.provisional,
+        "items": items,
+        "unknown": [asdict(one) for one in found.unknown],
     }
 
 

@@ -159,6 +159,7 @@ COVERED = [
     operations.datasets("p"),
     operations.mix("p", {}),
     operations.dataset("p", "d"),
+    operations.advice("p", {"task": "open"}),
     operations.dataset_looks("p", "d", limit=1),
     operations.look_sign("p", "d", {}),
     operations.look_budget("p", "d", {}),

@@ -132,6 +132,30 @@ def test_nothing_of_another_project_enters(ppo: Checkpoint, dpo: Checkpoint) -> 
     assert advice(other).method is Method.PPO
 
 
+def test_a_program_reads_the_same_advice(
+    ppo: Checkpoint, dpo: Checkpoint, rita: User, emil: User, signed_in: Callable[[User], Client]
+) -> None:
+    asked = sixty_forty(ppo, dpo)
+    suite = suite_made(dpo, "worse", ["arithmetic"])
+    kto = saved(run_made(ppo.project, "kto", "a KTO policy"))
+    compared_by_people(ppo, 0.6, second=kto, n=1_200, second_name="KTO")
+    address = "/api/v1/projects/arguments/advice"
+    stated = {"task": "open", "rules": "none", "baseline": 0.6, "latency_ms": 900}
+    answers = {user: signed_in(user).get(address, stated).json() for user in (rita, emil)}
+    page = signed_in(rita).get(PAGE, {"task": "open", "rules": "none"}).content.decode()
+    for answer in answers.values():
+        assert answer["headline"] in page
+        assert "task" not in [one["key"] for one in answer["unknown"]]
+    items = {user: {one["key"]: one for one in said["items"]} for user, said in answers.items()}
+    urls = {
+        user: [link["url"] for link in said["against_dpo"]["links"]] for user, said in items.items()
+    }
+    assert urls == {rita: [], emil: [f"/p/arguments/runs/{suite.pk}/"]}
+    assert items[rita]["measured"]["kind"] in ("method", "overruled")
+    assert f"/{asked.pk}/" not in str(items[rita])  # against what is not advised anyway
+    assert signed_in(rita).get(address, {"baseline": 60}).status_code == 422
+
+
 def test_the_page_leads_to_the_evidence_and_reviewers_to_no_run(
     ppo: Checkpoint,
     dpo: Checkpoint,

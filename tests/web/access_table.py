@@ -540,6 +540,7 @@ SNAPSHOTS = [
 
 SNAPSHOTS_API = [
     api("GET /projects/{slug}/snapshots", READERS),
+    api("GET /projects/{slug}/advice", READERS),
     api("POST /projects/{slug}/snapshots", STAFF, data={"name": "x"}, ok=400),  # nothing to freeze
     api("POST /projects/{slug}/snapshots/preview", STAFF, data={}),
     api("POST /projects/{slug}/snapshots/mixtures", STAFF, data={"name": "x", "parts": []}, ok=422),

@@ -771,6 +771,27 @@ class AsyncClient:
         """One dataset by its id, with its files."""
         return await self._transport.send(operations.dataset(project, dataset))
 
+    async def advice(
+        self,
+        project: str,
+        *,
+        task: str = "",
+        rules: str = "",
+        baseline: float | None = None,
+        latency_ms: float | None = None,
+        exploration: bool | None = None,
+    ) -> types.Advice:
+        """Which method to use now by the project's own results, and why. What is left out is
+        unknown. task: factual or open; rules: all, some or none of what must not happen can be
+        listed; baseline: share of tasks, 0 to 1, that the model in use does right; latency_ms: for
+        one answer; exploration: whether better answers exist than those in the data."""
+        stated = {"task": task, "rules": rules}
+        stated |= {} if baseline is None else {"baseline": str(baseline)}
+        stated |= {} if latency_ms is None else {"latency_ms": str(latency_ms)}
+        stated |= {} if exploration is None else {"exploration": str(exploration).lower()}
+        given = {name: value for name, value in stated.items() if value}
+        return await self._transport.send(operations.advice(project, given))
+
     async def dataset_looks(self, project: str, dataset: str, *, limit: int = 100) -> types.Looks:
         """How often its held-out splits were looked at and may be, and the newest readings."""
         return await self._transport.send(operations.dataset_looks(project, dataset, limit=limit))

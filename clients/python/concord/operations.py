@@ -619,6 +619,10 @@ def dataset_looks(project: str, snapshot: str, *, limit: int) -> Operation[types
     return Operation("GET", template, types.Looks.read, names, {"limit": limit})
 
 
+def advice(project: str, stated: Mapping[str, str]) -> Operation[types.Advice]:
+    return Operation("GET", "/projects/{slug}/advice", types.Advice.read, {"slug": project}, stated)
+
+
 def look_sign(project: str, snapshot: str, body: Mapping[str, Any]) -> Operation[types.SignOff]:
     names = {"slug": project, "snapshot_id": snapshot}
     template = "/projects/{slug}/snapshots/{snapshot_id}/looks/sign"

@@ -96,6 +96,10 @@ class Datasets(Group):
         """One by its id, with its files."""
         return self._do(self._client.dataset(self._slug, dataset))
 
+    def advice(self, **stated: Any) -> types.Advice:
+        """See `AsyncClient.advice`."""
+        return self._do(self._client.advice(self._slug, **stated))
+
     def looks(self, dataset: str, *, limit: int = 100) -> types.Looks:
         """See `AsyncClient.dataset_looks`."""
         return self._do(self._client.dataset_looks(self._slug, dataset, limit=limit))

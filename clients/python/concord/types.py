@@ -1189,6 +1189,48 @@ class PromotionsPage(Answered):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AdviceLink(Answered):
+    words: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdviceItem(Answered):
+    """kind: method, measured, hybrid, caution, improve or overruled; evidence: the number behind
+    it; links: pages that it stands on."""
+
+    key: str
+    kind: str
+    title: str
+    reason: str
+    evidence: str
+    next_step: str
+    links: Sequence[AdviceLink] = field(metadata=_each(AdviceLink))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingFact(Answered):
+    """Why it matters, and how to get it."""
+
+    key: str
+    name: str
+    why: str
+    how: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice(Answered):
+    """method: nothing, clean, collect, sft, rules, dpo, kto, grpo, ppo or undecided; provisional:
+    one of the `unknown` facts could change it."""
+
+    method: str
+    headline: str
+    provisional: bool
+    items: Sequence[AdviceItem] = field(metadata=_each(AdviceItem))
+    unknown: Sequence[MissingFact] = field(metadata=_each(MissingFact))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChecklistItem(Answered):
     """state: done, not_done, unknown or not_applicable."""
 
