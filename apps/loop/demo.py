@@ -111,7 +111,7 @@ SMALL = Size(
             "minibatch_size": 2,
             "eval_prompts": 4,
         },
-        "evaluate": {"max_prompts": 20},
+        "evaluate": {"max_prompts": 4},
         "suite": {"max_prompts": 4},
         "assess": {
             "max_pairs": 50,

@@ -21,6 +21,7 @@ from apps.evaluation.selectors.evidence import gate_of
 from apps.evaluation.selectors.head_to_head import people_rates
 from apps.evaluation.services.head_to_head import head_to_head_share
 from apps.labeling.models import Annotator, Answer, EvaluationSet, Skip
+from apps.labeling.selectors.hours import hours_of
 from apps.labeling.services import Lease, slot_lease_next
 from apps.loop import apps, round_end
 from apps.loop.round_end import SIMULATED, VOTES_EACH, round_end_figures, round_end_try
@@ -265,9 +266,14 @@ def test_it_waits_for_both_evaluations(evaluation: Run) -> None:
     assert not HeadToHead.objects.exists()
 
 
-def test_too_few_prompts_are_said_and_the_gate_is_asked_all_the_same(model: Checkpoint) -> None:
+def test_too_few_prompts_are_said_and_the_gate_is_asked_all_the_same(
+    project: Project, model: Checkpoint, emil: User, signed_in: SignedIn
+) -> None:
     found = ended(evaluated(model, prompts=4))
     assert found["head_to_head"] is None
+    page = signed_in(emil).get(reverse("loop:rounds", args=[project.slug])).content.decode()
+    assert "Nobody was asked" in page
+    assert found["model"]["url"] in page
     assert "head_to_head" in closed_by(found, "production")
 
 
@@ -290,11 +296,12 @@ def test_a_pair_that_somebody_holds_is_waited_for(
 # Simulated votes are no votes of people, wherever they are shown.
 
 
-def test_what_simulated_people_like_less_alarms_nobody(model: Checkpoint) -> None:
+def test_what_simulated_people_like_less_alarms_and_costs_nobody(model: Checkpoint) -> None:
     found = ended(evaluated(model, people_win=0.05))
     assert found["head_to_head"]["verdict"] == Verdict.WORSE
     assert not Incident.objects.exists()
     assert people_rates(model.project) == {}
+    assert hours_of(project=model.project) == []  # nobody is paid for them
 
 
 def test_votes_of_people_count_though_simulated_ones_are_newer(

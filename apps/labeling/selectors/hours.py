@@ -30,7 +30,8 @@ from (
          (v.revision = 1)::int as vote, 0 as rating, v.active_ms as ms,
          (v.is_current and s.kind = 'discard')::int as discarded
   from labeling_answer v join labeling_slot s on s.id = v.slot_id
-  where v.project_id = %(project)s and v.kind in ('pair', 'blind') and v.source <> 'import'
+  where v.project_id = %(project)s and v.kind in ('pair', 'blind')
+    and v.source not in ('import', 'sim')
     and (%(user)s::bigint is null or v.annotator_id = %(user)s)
   union all
   select r.annotator_id, date_trunc('month', r.cast_at at time zone 'utc')::date, 0,
