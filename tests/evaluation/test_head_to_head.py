@@ -23,6 +23,7 @@ from apps.evaluation.selectors.head_to_head import (
     evaluations,
     model_votes_of,
     overdue,
+    people_rates,
     progress_of,
     result_now,
     votes_of,
@@ -650,6 +651,29 @@ def test_prompts_that_one_evaluation_did_not_ask_are_asked_about_nobody(
         project=project, user=emil, asked=asked(), source=most, more_sources=[fewer]
     )
     assert found.n_prompts == 45
+
+
+def test_equal_answers_of_one_policy_make_no_other_protocol_against_a_baseline(
+    project: Project, emil: User
+) -> None:
+    """Rates of two policies against one baseline are comparable, however often each says the same
+    as the baseline; other prompts are another protocol."""
+
+    def stated(style: str, alike: int, n: int = 60) -> str:
+        lines = [output(k, 1.0, response=f"{style}, says {k}.") for k in range(n)]
+        for line in lines[:alike]:
+            line["response"] = line["other_response"]
+        run = assessment_make(checkpoint_make(project), lines)
+        Run.objects.filter(pk=run.pk).update(kind=Run.Kind.EVALUATE)
+        run.refresh_from_db()
+        found = head_to_head_open(project=project, user=emil, asked=asked(), source=run)
+        assert found.n_alike == alike
+        head_to_head_end(head_to_head=found, by=emil)
+        (rate,) = people_rates(project)[found.first.run_id]
+        return rate.protocol.sha256
+
+    assert stated("PPO", 3) == stated("DPO", 0)
+    assert stated("GRPO", 0, n=50) != stated("KTO", 0)
 
 
 def test_evaluations_that_cannot_be_set_side_by_side_ask_nobody(

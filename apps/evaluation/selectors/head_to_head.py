@@ -319,8 +319,12 @@ def _people_rate(found: HeadToHead) -> PeopleRate:
 
 
 def _asked_alike(protocol: dict[str, Any]) -> StatedProtocol:
-    """A protocol without what is the first system's alone."""
+    """A protocol without what is the first system's alone: also to how many of the prompts it
+    answered as the second did."""
     kept = {name: value for name, value in protocol.items() if name != "evaluation"}
     for name in ("answers", "systems"):
         kept[name] = {"second": protocol.get(name, {}).get("second")}
+    plan = dict(protocol.get("plan", {}))
+    plan["prompts"] = plan.get("prompts", 0) + plan.pop("alike", 0)
+    kept["plan"] = plan
     return StatedProtocol(content_sha256(kept), kept)

@@ -165,7 +165,7 @@ def head_to_head_open(
         stopping=Stopping(asked.stopping),
         pairs=n_pairs if asked.more_names else None,
     )
-    protocol = _protocol(differ, plan, asked, [source, *more_sources] if source else [], models)
+    protocol = _protocol(drawn, plan, asked, [source, *more_sources] if source else [], models)
     made = HeadToHead.objects.create(
         id=key,
         project=project,
