@@ -21,17 +21,27 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
-from apps.common.numbers import duration
 from apps.common.registry import PeopleRate, RunResult, protocol_url
-from apps.snapshots.advice.facts import Facts, Item, Kind, Link, Method, gain, interval_read, share
+from apps.snapshots.advice.evidence import (
+    costs,
+    is_told,
+    judge_says,
+    judged_of,
+    links_of,
+    name_of,
+    other_protocols,
+    overlapping,
+    rate_of,
+    said_of,
+    too_few,
+    too_few_of_one,
+)
+from apps.snapshots.advice.facts import Facts, Item, Kind, Link, Method, gain, interval_read
 from measures.estimate import Interval
-from workers.contract.protocol import StatedProtocol, differences
 
 # The simplest first: between two that nothing measured tells apart, it is advised.
 COMPARED = (Method.DPO, Method.KTO, Method.GRPO, Method.PPO)
 _RATED = {*COMPARED, Method.SFT}
-MOST_LINES = 3  # of two protocols, named in the advice
-LONGEST = 60  # characters of a value in such a line
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +119,7 @@ def measured(facts: Facts) -> Measured:
         notes.append(_no_first(wins))
     if missing := [pair for pair, one in found.items() if not one.asked]:
         notes.append(_not_compared(missing))
-    headline = f"Use {_name(claim[0][0])}: {claim[0][1].title}." if claim else ""
+    headline = f"Use {name_of(claim[0][0])}: {claim[0][1].title}." if claim else ""
     return Measured(claim, headline, against, tuple(notes))
 
 
@@ -142,10 +152,10 @@ def _best_first(rows: Iterable[RunResult]) -> list[RunResult]:
     """Highest by the judge first, then those without its rate; newest first where they are level.
     Rates of another protocol than the newest's count as none."""
     newest = sorted(rows, key=lambda row: row.ended_at, reverse=True)
-    axis = next((row.protocol for row in newest if _judged(row) and row.protocol), None)
+    axis = next((row.protocol for row in newest if judged_of(row) and row.protocol), None)
 
     def rank(row: RunResult) -> float:
-        rate = _judged(row)
+        rate = judged_of(row)
         if rate is None or axis is None or row.protocol is None:
             return 0.0
         return (rate.value or 0.0) if row.protocol.sha256 == axis.sha256 else 0.0
@@ -173,7 +183,7 @@ def _problems(rated: _Rated, row: RunResult) -> list[_Problem]:
     lost = [
         rate
         for rate in rated.rates[row.run]
-        if _is_told(rate) and rate.high < 0.5 and rated.is_baseline(row, rate)  # type: ignore[operator] # told rates have both ends
+        if is_told(rate) and rate.high < 0.5 and rated.is_baseline(row, rate)  # type: ignore[operator] # told rates have both ends
     ]
     if lost:
         found.append(_baseline_preferred(row, lost[0]))
@@ -195,7 +205,7 @@ def _regressed(row: RunResult) -> _Problem:
         "; ".join([f"{row.name}, {lost}, {row.checks['won']:,} won", *parts]),
         "Read the lost answers and train again closer to the reference; a policy of this method "
         "whose suite says “not worse” lifts this.",
-        _links(("Regression suite", row.checks_url, True)),
+        links_of(("Regression suite", row.checks_url, True)),
     )
 
 
@@ -209,10 +219,10 @@ def _baseline_preferred(row: RunResult, rate: PeopleRate) -> _Problem:
         "people",
         f"people prefer {rate.opponent}",
         "The whole interval lies under 50 %: what was there before training is preferred.",
-        f"{row.name} {_said(rate)} against {rate.opponent}",
+        f"{row.name} {said_of(rate)} against {rate.opponent}",
         "Train again and ask people again; a policy of this method that is not behind its "
         "baseline lifts this.",
-        _links((f"Head-to-head against {rate.opponent}", rate.url, False)),
+        links_of((f"Head-to-head against {rate.opponent}", rate.url, False)),
     )
 
 
@@ -228,7 +238,7 @@ def _against(
     if any(row.checks and row.checks["standing"] == "not_worse" for row in clean):
         passed.add("suite")
     if any(
-        _is_told(rate) and rated.is_baseline(row, rate)
+        is_told(rate) and rated.is_baseline(row, rate)
         for row in clean
         for rate in rated.rates[row.run]
     ):
@@ -242,7 +252,7 @@ def _against(
     return Item(
         f"against_{method}",
         Kind.MEASURED,
-        f"{_name(method)} is not advised: {' and '.join(one.title for one in every)}",
+        f"{name_of(method)} is not advised: {' and '.join(one.title for one in every)}",
         " ".join(one.reason for one in every),
         "; ".join(one.evidence for one in every),
         first.next_step,
@@ -285,19 +295,19 @@ def _directly(rated: _Rated, pairs: _Pairs) -> _Found:
     ]
     if not found:
         return _Found()
-    one, other, rate = next((three for three in found if _is_told(three[2])), found[0])
-    link = _links((f"Head-to-head: {one.name} against {other.name}", rate.url, False))
-    if not _is_told(rate):
-        return _Found(notes=(_too_few(one, other, rate, link),), asked=True)
+    one, other, rate = next((three for three in found if is_told(three[2])), found[0])
+    link = links_of((f"Head-to-head: {one.name} against {other.name}", rate.url, False))
+    if not is_told(rate):
+        return _Found(notes=(too_few(one, other, rate, link),), asked=True)
     low, high = rate.low or 0.0, rate.high or 0.0
     if low <= 0.5 <= high:
         note = Item(
             f"not_told_apart_{one.method}_{other.method}",
             Kind.MEASURED,
-            f"People do not tell {_name(one.method)} and {_name(other.method)} apart",
+            f"People do not tell {name_of(one.method)} and {name_of(other.method)} apart",
             "Enough of them were asked directly, and the interval contains 50 %. The judge stands "
             "in for people, so it is not asked instead.",
-            f"{one.name} {_said(rate)} against {other.name}",
+            f"{one.name} {said_of(rate)} against {other.name}",
             "More prompts and people narrow the interval, if a smaller difference matters.",
             link,
         )
@@ -307,10 +317,10 @@ def _directly(rated: _Rated, pairs: _Pairs) -> _Found:
     win = _Win(
         Method(one.method),
         Method(other.method),
-        f"people prefer it to {_name(other.method)}",
-        f"{one.name} {_said(rate)} against {other.name}",
+        f"people prefer it to {name_of(other.method)}",
+        f"{one.name} {said_of(rate)} against {other.name}",
         link,
-        f"People compared the two directly and blind. {_costs(one, other)}",
+        f"People compared the two directly and blind. {costs(one, other)}",
     )
     return _Found(win, asked=True)
 
@@ -319,24 +329,24 @@ def _same_opponent(rated: _Rated, pairs: _Pairs) -> _Found:
     notes: dict[str, Item] = {}
     for one, other in pairs:
         for mine, theirs in _of_one_opponent(rated, one, other):
-            links = _links(
+            links = links_of(
                 (f"Head-to-head: {one.name} against {mine.opponent}", mine.url, False),
                 (f"Head-to-head: {other.name} against {mine.opponent}", theirs.url, False),
             )
             if few := [
-                (row, rate) for row, rate in ((one, mine), (other, theirs)) if not _is_told(rate)
+                (row, rate) for row, rate in ((one, mine), (other, theirs)) if not is_told(rate)
             ]:
                 row, rate = few[0]
-                notes.setdefault("few", _too_few_of_one(row, rate, links))
+                notes.setdefault("few", too_few_of_one(row, rate, links))
             elif mine.protocol is None or theirs.protocol is None:
                 continue
             elif mine.protocol.sha256 != theirs.protocol.sha256:
-                item = _other_protocols("people", one, other, mine.protocol, theirs.protocol, links)
+                item = other_protocols("people", one, other, mine.protocol, theirs.protocol, links)
                 notes.setdefault("protocols", item)
-            elif ahead := _disjoint(one, _rate(mine), other, _rate(theirs)):
+            elif ahead := _disjoint(one, rate_of(mine), other, rate_of(theirs)):
                 return _Found(_by_people(ahead, mine, theirs, is_one=ahead[0] is one, links=links))
             else:
-                notes.setdefault("overlap", _overlapping("people", one, other, links))
+                notes.setdefault("overlap", overlapping("people", one, other, links))
     return _Found(notes=tuple(notes.values()), asked=bool(notes))
 
 
@@ -363,28 +373,28 @@ def _by_people(
     return _Win(
         Method(first.method),
         Method(second.method),
-        f"people prefer it to {best.opponent} more often than {_name(second.method)}",
-        f"against {best.opponent}, {first.name} {_said(best)} and {second.name} {_said(rest)}",
+        f"people prefer it to {best.opponent} more often than {name_of(second.method)}",
+        f"against {best.opponent}, {first.name} {said_of(best)} and {second.name} {said_of(rest)}",
         links,
         "They were not compared directly, but with the same opponent by the same protocol, and "
-        f"the intervals do not overlap. {_costs(first, second)}",
+        f"the intervals do not overlap. {costs(first, second)}",
     )
 
 
 def _by_judge(rated: _Rated, pairs: _Pairs) -> _Found:
     notes: dict[str, Item] = {}
     for one, other in pairs:
-        mine, theirs = _judged(one), _judged(other)
+        mine, theirs = judged_of(one), judged_of(other)
         if mine is None or theirs is None or one.protocol is None or other.protocol is None:
             continue
-        links = _links(
+        links = links_of(
             (f"Evaluation of {one.name}", one.judged_url, True),
             (f"Evaluation of {other.name}", other.judged_url, True),
         )
         if one.protocol.sha256 != other.protocol.sha256:
             diff = protocol_url(rated.facts.project, one.protocol.sha256, other.protocol.sha256)
-            links += _links(("What differs between the protocols", diff, False))
-            item = _other_protocols("judge", one, other, one.protocol, other.protocol, links)
+            links += links_of(("What differs between the protocols", diff, False))
+            item = other_protocols("judge", one, other, one.protocol, other.protocol, links)
             notes.setdefault("protocols", item)
         elif ahead := _disjoint(one, mine, other, theirs):
             first, second = ahead
@@ -392,39 +402,32 @@ def _by_judge(rated: _Rated, pairs: _Pairs) -> _Found:
                 _Win(
                     Method(first.method),
                     Method(second.method),
-                    f"the held-out judge prefers it to {_name(second.method)}",
-                    f"by the judge, not by people: {_judge_says(first, second)}",
+                    f"the held-out judge prefers it to {name_of(second.method)}",
+                    f"by the judge, not by people: {judge_says(first, second)}",
                     links,
                     "One protocol measured both and the intervals do not overlap. People have not "
-                    f"decided between the two. {_costs(first, second)}",
+                    f"decided between the two. {costs(first, second)}",
                 ),
                 asked=True,
             )
         else:
-            notes.setdefault("overlap", _overlapping("judge", one, other, links))
+            notes.setdefault("overlap", overlapping("judge", one, other, links))
     return _Found(notes=tuple(notes.values()), asked=bool(notes))
 
 
 def _with_judge(win: _Win, pairs: _Pairs) -> _Win:
     """People decide; that the judge says otherwise is said."""
     for one, other in pairs:
-        mine, theirs = _judged(one), _judged(other)
+        mine, theirs = judged_of(one), judged_of(other)
         same = one.protocol and other.protocol and one.protocol.sha256 == other.protocol.sha256
         if not same or mine is None or theirs is None:
             continue
         ahead = _disjoint(one, mine, other, theirs)
         if ahead and ahead[0].method != win.winner:
-            said = f"The held-out judge says otherwise ({_judge_says(*ahead)}); people decide."
+            said = f"The held-out judge says otherwise ({judge_says(*ahead)}); people decide."
             return replace(win, reason=f"{win.reason} {said}")
         return win
     return win
-
-
-def _judge_says(first: RunResult, second: RunResult) -> str:
-    one, other = _judged(first), _judged(second)
-    assert one is not None  # noqa: S101 — compared before
-    assert other is not None  # noqa: S101 — as above
-    return f"{first.name} {share(one)} and {second.name} {share(other)}"
 
 
 def _disjoint(
@@ -450,10 +453,10 @@ def _claim(wins: Sequence[_Win]) -> tuple[tuple[Method, Item], ...]:
         return ()
     best = ahead[0]
     mine = [win for win in wins if win.winner is best]
-    level = ", ".join(_name(method) for method in ahead[1:])
+    level = ", ".join(name_of(method) for method in ahead[1:])
     reasons = list(dict.fromkeys(win.reason for win in mine))
     if level:
-        reasons.append(f"Nothing measured puts {level} behind it; {_name(best)} is the simpler.")
+        reasons.append(f"Nothing measured puts {level} behind it; {name_of(best)} is the simpler.")
     item = Item(
         "measured",
         Kind.METHOD,
@@ -479,7 +482,7 @@ def _no_first(wins: Sequence[_Win]) -> Item:
 
 
 def _not_compared(pairs: Sequence[tuple[Method, Method]]) -> Item:
-    names = ", ".join(f"{_name(one)} with {_name(other)}" for one, other in pairs)
+    names = ", ".join(f"{name_of(one)} with {name_of(other)}" for one, other in pairs)
     return Item(
         "not_compared",
         Kind.MEASURED,
@@ -489,147 +492,3 @@ def _not_compared(pairs: Sequence[tuple[Method, Method]]) -> Item:
         "Have people compare their best policies in a head-to-head, or evaluate both by one "
         "protocol.",
     )
-
-
-def _too_few(one: RunResult, other: RunResult, rate: PeopleRate, links: tuple[Link, ...]) -> Item:
-    return Item(
-        f"too_few_{one.method}_{other.method}",
-        Kind.MEASURED,
-        f"{_lacking(rate)} compared {_name(one.method)} with {_name(other.method)}"
-        if rate.verdict == "too_few_people"
-        else f"{_lacking(rate)}: {_name(one.method)} against {_name(other.method)}",
-        "Nothing is claimed from so little: another few people could turn it round.",
-        f"{one.name} against {other.name}: {_counted(rate)}",
-        _how_many(rate),
-        links,
-    )
-
-
-def _too_few_of_one(row: RunResult, rate: PeopleRate, links: tuple[Link, ...]) -> Item:
-    return Item(
-        f"too_few_{row.run}",
-        Kind.MEASURED,
-        f"{_lacking(rate)}: {_name(row.method)} against {rate.opponent}",
-        "Nothing is claimed from so little: another few people could turn it round.",
-        f"{row.name} against {rate.opponent}: {_counted(rate)}",
-        _how_many(rate),
-        links,
-    )
-
-
-_LACKING = {
-    "too_few_people": "Too few people",
-    "too_few_prompts": "Too few prompts",
-    "one_sided": "Sides too uneven",
-}
-
-
-def _lacking(rate: PeopleRate) -> str:
-    return _LACKING.get(rate.verdict, "No interval")
-
-
-def _counted(rate: PeopleRate) -> str:
-    what = "prompts" if rate.verdict == "too_few_prompts" else "people"
-    need = f"; {rate.least:,} {what} are needed" if rate.least else ""
-    people = "1 person" if rate.people == 1 else f"{rate.people:,} people"
-    return f"{people}, {rate.n:,} votes{need}"
-
-
-def _how_many(rate: PeopleRate) -> str:
-    if rate.verdict == "too_few_people" and rate.least:
-        return f"Ask again, with at least {rate.least:,} people."
-    if rate.verdict == "too_few_prompts" and rate.least:
-        return f"Ask again, with at least {rate.least:,} prompts."
-    return "Ask again."
-
-
-def _overlapping(by: str, one: RunResult, other: RunResult, links: tuple[Link, ...]) -> Item:
-    who = "the judge's" if by == "judge" else "people's"
-    said = f"by the judge, {_judge_says(one, other)}" if by == "judge" else ""
-    return Item(
-        f"overlap_{by}_{one.method}_{other.method}",
-        Kind.MEASURED,
-        f"{_name(one.method)} and {_name(other.method)} are not told apart by {who} win rates",
-        "Their intervals overlap.",
-        said,
-        "A head-to-head between the two tells smaller differences apart.",
-        links,
-    )
-
-
-def _other_protocols(
-    by: str,
-    one: RunResult,
-    other: RunResult,
-    mine: StatedProtocol,
-    theirs: StatedProtocol,
-    links: tuple[Link, ...],
-) -> Item:
-    lines = differences(mine.content, theirs.content)
-    shown = [
-        f"{path} is {here!s:.{LONGEST}} and {there!s:.{LONGEST}}"
-        for path, here, there in lines[:MOST_LINES]
-    ]
-    shown += [f"{len(lines) - MOST_LINES} more lines"] if len(lines) > MOST_LINES else []
-    who = "The judge's" if by == "judge" else "People's"
-    return Item(
-        f"protocols_{by}_{one.method}_{other.method}",
-        Kind.MEASURED,
-        f"{who} win rates of {_name(one.method)} and {_name(other.method)} are not compared",
-        "They were measured by different protocols, so a difference need not be one of methods.",
-        f"{one.name} and {other.name}: {'; '.join(shown)}",
-        "Evaluate both by one protocol, or have people compare them directly.",
-        links,
-    )
-
-
-# Numbers and names.
-
-
-def _name(method: str) -> str:
-    return method.upper()
-
-
-def _links(*given: tuple[str, str, bool]) -> tuple[Link, ...]:
-    return tuple(Link(words, url, is_run) for words, url, is_run in given if url)
-
-
-def _is_told(rate: PeopleRate) -> bool:
-    return rate.is_enough and rate.value is not None
-
-
-def _rate(rate: PeopleRate) -> Interval:
-    return Interval(value=rate.value, low=rate.low, high=rate.high, n=rate.n)
-
-
-def _said(rate: PeopleRate) -> str:
-    """ "60.0 % (55.2–64.7 %, n = 240) by 12 people"."""
-    return f"{share(_rate(rate))} by {rate.people:,} people"
-
-
-def _judged(row: RunResult) -> Interval | None:
-    """The judge's win rate where it has both ends."""
-    found = interval_read(row.win_rate)
-    if found is None or None in (found.value, found.low, found.high):
-        return None
-    return found
-
-
-def _costs(one: RunResult, other: RunResult) -> str:
-    """Training time and latency of both; they decide nothing."""
-    first, second = _name(one.method), _name(other.method)
-    parts = []
-    if one.seconds is not None and other.seconds is not None:
-        parts.append(
-            f"Training took {duration(one.seconds)} with {first} and "
-            f"{duration(other.seconds)} with {second}"
-        )
-    if one.latency_ms is not None and other.latency_ms is not None:
-        same = one.protocol and other.protocol and one.protocol.sha256 == other.protocol.sha256
-        apart = "" if same else " (not measured by one protocol)"
-        parts.append(
-            f"half of the answers came within {one.latency_ms:,.0f} ms and "
-            f"{other.latency_ms:,.0f} ms{apart}"
-        )
-    said = "; ".join(parts)
-    return f"{said[0].upper()}{said[1:]}; neither decides." if said else ""
