@@ -3,7 +3,7 @@
 import math
 from functools import cache
 
-from scipy.integrate import quad
+import numpy as np
 from scipy.special import log_ndtr
 
 FALSE_ALARM = 0.05  # alpha over all looks together
@@ -30,10 +30,7 @@ def best_of_inflation(candidates: int) -> float:
     """
     if candidates < 1:
         raise ValueError(f"there must be at least one candidate, not {candidates}")
-    scale = candidates / math.sqrt(2.0 * math.pi)
-
-    def density(x: float) -> float:
-        return x * scale * math.exp(-x * x / 2.0 + (candidates - 1) * float(log_ndtr(x)))
-
-    value, _ = quad(density, -_FAR, _FAR, epsabs=1e-10, limit=200)
-    return float(value)
+    x = np.linspace(-_FAR, _FAR, 4_801)
+    # Smooth and zero at both ends, so the trapezoidal rule is as good as any other.
+    density = x * np.exp((candidates - 1) * log_ndtr(x) - x * x / 2)
+    return candidates / math.sqrt(2.0 * math.pi) * float(np.trapezoid(density, x))
