@@ -23,6 +23,7 @@ from apps.labeling.api.imports import router as imports
 from apps.labeling.api.people import router as labeling_people
 from apps.labeling.api.ratings import router as ratings
 from apps.loop.api import router as overview
+from apps.loop.api.pipelines import router as pipelines
 from apps.monitoring.api.incidents import router as incidents
 from apps.monitoring.api.service import router as monitoring
 from apps.snapshots.api import router as snapshots
@@ -67,6 +68,7 @@ for _router in (
     sheets,
     monitoring,
     incidents,
+    pipelines,
     overview,
 ):
     api.add_router("", _router)

@@ -63,6 +63,12 @@ app.conf.update(
             "schedule": 30.0,
             "options": {"queue": wire.QUEUE_DEFAULT, "expires": 30.0},
         },
+        "sweep-rounds": {
+            "task": "apps.loop.tasks.sweep_rounds",
+            "schedule": 15.0,
+            # Before it freezes a round looks at the votes, which takes seconds.
+            "options": {"queue": wire.QUEUE_STATISTICS, "expires": 15.0},
+        },
         "refresh-agreement": {
             "task": "apps.agreement.tasks.refresh_reports",
             "schedule": 60.0,

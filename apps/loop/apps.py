@@ -8,6 +8,7 @@ from apps.common.registry import (
     Bell,
     NavItem,
     RunTab,
+    audit_subjects_add,
     bell_set,
     end_listener_add,
     home_set,
@@ -24,6 +25,8 @@ class LoopConfig(AppConfig):
     label = "loop"
 
     def ready(self) -> None:
+        from apps.accounts.selectors import named_by
+        from apps.loop.models import Pipeline
         from apps.loop.screens import bell_count
         from apps.loop.services import run_end_tell
 
@@ -32,9 +35,12 @@ class LoopConfig(AppConfig):
         # between.
         post_save.connect(_run_saved, sender="training.Run", dispatch_uid="loop.run_saved")
         end_listener_add(run_end_tell)
+        audit_subjects_add(("pipeline",), named_by(Pipeline, "name", "loop:pipeline"))
         everybody = frozenset({"annotator", "reviewer", "engineer", "admin"})
         overview = (_("Overview"), "loop:overview", "house", "overview")
         nav_add(NavItem(0, *overview, roles=everybody, tabs=everybody))
+        staff = frozenset({"engineer", "admin"})
+        nav_add(NavItem(60, "Rounds", "loop:pipelines", "rotate-ccw", "pipelines", staff))
         home_set("loop:overview")
         translated("loop:overview", "loop:progress", "loop:notifications")
         bell_set(Bell("loop:notifications", bell_count))

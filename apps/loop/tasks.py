@@ -4,6 +4,7 @@ from celery import shared_task
 
 from apps.loop import selectors, services
 from apps.loop.round_end import round_end_try
+from apps.loop.services.rounds import rounds_sweep
 from workers.contract import wire
 
 
@@ -21,3 +22,9 @@ def end_round(run_id: str) -> None:
     """After an evaluation of a round: its people, gate and card, once all its evaluations are
     done."""
     round_end_try(run_id=run_id)
+
+
+@shared_task(name="apps.loop.tasks.sweep_rounds")
+def sweep_rounds() -> int:
+    """Start the rounds whose trigger holds and move all that can move."""
+    return rounds_sweep()

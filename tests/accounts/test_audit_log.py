@@ -35,6 +35,7 @@ PARTS: dict[str, Callable[[set[str]], Iterable[str]]] = {
     "comparisons.": lambda _: BULK_ROLES,
     "promotion.": lambda given: {*given, *PromotionDecision.Kind.values},
     "stage.": lambda _: VERBS.values(),
+    "round.": lambda given: {one for one in given if one},
 }
 SignedIn = Callable[[User], Client]
 

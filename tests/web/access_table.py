@@ -1107,10 +1107,46 @@ VERDICTS_API = [
     api(f"POST {SHEET}/withdraw", READERS, args=sheet_id, data={"reason": "drawn by mistake"}),
 ]
 
+NO_PIPELINE = {"pipeline_id": "none"}
+NO_ROUND = {"pipeline_id": "none", "number": 1}
+PIPELINE = "/projects/{slug}/pipelines/{pipeline_id}"
+ROUNDS = [
+    page("loop:pipelines", STAFF),
+    page("loop:pipeline_new", STAFF),
+    post("loop:pipeline_new", STAFF, ok=422),
+    page("loop:pipeline", STAFF, args=NO_PIPELINE, ok=404),
+    page("loop:pipeline_edit", STAFF, args=NO_PIPELINE, ok=404),
+    post("loop:pipeline_edit", STAFF, args=NO_PIPELINE, ok=404),
+    post("loop:pipeline_start", STAFF, args=NO_PIPELINE, ok=404),
+    page("loop:round", STAFF, args=NO_ROUND, ok=404),
+    post("loop:round_act", STAFF, args=NO_ROUND, ok=404),
+    api("GET /projects/{slug}/pipelines", STAFF),
+    # the world's run is a drill
+    api(
+        "POST /projects/{slug}/pipelines",
+        STAFF,
+        data=lambda w: {"run": w.run.pk, "name": "Weekly"},
+        ok=400,
+    ),
+    api(f"GET {PIPELINE}", STAFF, args=NO_PIPELINE, ok=404),
+    api(f"PATCH {PIPELINE}", STAFF, args=NO_PIPELINE, data={"seen_version": 1}, ok=404),
+    api(f"GET {PIPELINE}/rounds", STAFF, args=NO_PIPELINE, ok=404),
+    api(f"POST {PIPELINE}/rounds", STAFF, args=NO_PIPELINE, ok=404),
+    api(f"GET {PIPELINE}/rounds/{{number}}", STAFF, args=NO_ROUND, ok=404),
+    api(
+        f"POST {PIPELINE}/rounds/{{number}}",
+        STAFF,
+        args=NO_ROUND,
+        data={"action": "pause"},
+        ok=404,
+    ),
+]
+
 TABLE: list[Line] = [
     *ACCOUNTS,
     *ACCOUNTS_API,
     *OVERVIEW,
+    *ROUNDS,
     *LABELING,
     *LABELING_API,
     *COMMENTS_AND_QUESTIONS,

@@ -16,6 +16,7 @@ from django.utils import timezone
 from apps.accounts.models import Project, User
 from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError, Missing
+from apps.common.transactions import after_commit
 from apps.snapshots import dispatch, progress
 from apps.snapshots.assembling.assembly import assemble
 from apps.snapshots.assembling.losses import Loss, losses_of
@@ -69,9 +70,24 @@ def snapshot_start(
     Where the votes are few enough to be looked at in a moment, what would fail for want of rows
     fails here: errors as in `snapshot_freeze`, but for those of the files.
     """
+    snapshot = _queued(project, name, recipe, user)
+    return snapshot, dispatch.freeze_send(snapshot.pk)
+
+
+def snapshot_queue(
+    *, project: Project, name: str, recipe: SnapshotRecipe, user: User | None
+) -> Snapshot:
+    """As `snapshot_start`, inside a transaction of the caller: a worker hears of the draft after
+    the commit, and from the sweep where that message was lost."""
+    snapshot = _queued(project, name, recipe, user)
+    after_commit(dispatch.freeze_send, snapshot=snapshot.pk)
+    return snapshot
+
+
+def _queued(project: Project, name: str, recipe: SnapshotRecipe, user: User | None) -> Snapshot:
     if snapshots.vote_count(project=project) <= CHECKED_AT_ONCE:
         _require_rows(snapshot_preview(project=project, recipe=recipe))
-    snapshot = draft_make(
+    return draft_make(
         project=project,
         name=name,
         kind=_kind_of(recipe),
@@ -79,7 +95,6 @@ def snapshot_start(
         user=user,
         queued=True,
     )
-    return snapshot, dispatch.freeze_send(snapshot.pk)
 
 
 def snapshot_start_again(*, snapshot: Snapshot, user: User) -> tuple[Snapshot, bool]:

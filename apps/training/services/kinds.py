@@ -25,6 +25,8 @@ ENCODERS = frozenset({"register_encoder"})
 # What may be asked for answers: a served model has no weights here, so it plays no other role.
 ANSWERING = POLICIES | {"served"}
 MODELS = POLICIES | REWARDS | ENCODERS  # kinds of runs that leave one
+# What a pipeline's rounds do again.
+REPEATED = (POLICIES - {"register_policy"}) | {"reward", "assess", "evaluate"}
 OPTIMISED = frozenset({"ppo", "grpo"})  # kinds that train against the input `reward`
 PAIRS = frozenset({"preferences"})
 ANSWERS = PAIRS | {"unpaired"}  # a pair is two answers

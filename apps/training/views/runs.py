@@ -26,7 +26,7 @@ from apps.training.selectors.candidates import best_of
 from apps.training.selectors.intermediates import removal_of, resume_lost
 from apps.training.selectors.queueing import queue_words, why_it_waits
 from apps.training.services.held_out import judge_of, judge_people
-from apps.training.services.kinds import POLICIES
+from apps.training.services.kinds import POLICIES, REPEATED
 from apps.training.services.rollback import START_ROLE
 from apps.training.views.launch import KINDS
 from workers.config import recipe_config, recipe_fields
@@ -182,6 +182,7 @@ def header(run: Run) -> dict[str, Any]:
         "may_resume": ended_early and lost is None,
         "resume_lost": lost,
         "may_clone": run.kind in dict(KINDS),
+        "may_repeat": run.kind in REPEATED and run.state == Run.State.FINISHED,
         "stopped_on_purpose": run.fault == "guard" or run.failure_kind.startswith(PREFLIGHT),
         "may_roll_back": not run.is_live and run.kind in ROLLED_BACK,
         "turn": next_step(run),

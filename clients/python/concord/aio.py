@@ -585,6 +585,59 @@ class AsyncClient:
         """Launch what was refused after a run."""
         return await self._transport.send(operations.automatic_suite_again(project, run))
 
+    async def pipelines(self, project: str) -> tuple[types.Pipeline, ...]:
+        """All of them, newest first."""
+        return await self._transport.send(operations.pipelines(project))
+
+    async def pipeline(self, project: str, pipeline: str) -> types.Pipeline:
+        """One pipeline by its id: its steps, its trigger, how many pairs are fresh."""
+        return await self._transport.send(operations.pipeline(project, pipeline))
+
+    async def pipeline_make(
+        self, project: str, *, run: str, name: str, **asked: int | None
+    ) -> types.Pipeline:
+        """A pipeline that repeats what led to a finished run. asked: trigger_pairs,
+        budget_minutes."""
+        body = {"run": run, "name": name, **asked}
+        return await self._transport.send(operations.pipeline_make(project, body))
+
+    async def pipeline_change(
+        self, project: str, pipeline: types.Pipeline, **changes: Any
+    ) -> types.Pipeline:
+        """A new version of a pipeline as you have it. changes: name, trigger_pairs, budget_minutes,
+        stage, steps ({key: {enabled, copied_from, previous}})."""
+        body = {"seen_version": pipeline.version, **changes}
+        return await self._transport.send(operations.pipeline_change(project, pipeline.id, body))
+
+    async def rounds(
+        self, project: str, pipeline: str, *, offset: int = 0, limit: int = 20
+    ) -> tuple[types.Round, ...]:
+        """Rounds of a pipeline, newest first."""
+        operation = operations.rounds(project, pipeline, offset=offset, limit=limit)
+        return await self._transport.send(operation)
+
+    async def round(self, project: str, pipeline: str, number: int) -> types.Round:
+        """One round: what it waits for, its steps, what it measured."""
+        return await self._transport.send(operations.round(project, pipeline, number))
+
+    async def round_start(self, project: str, pipeline: str) -> types.Round:
+        """Start a round by the newest version. Refused (round_live) while one has not ended."""
+        return await self._transport.send(operations.round_start(project, pipeline))
+
+    async def round_act(
+        self,
+        project: str,
+        pipeline: str,
+        number: int,
+        action: str,
+        *,
+        step: str = "",
+        reason: str = "",
+    ) -> types.Round:
+        """pause, resume, stop (reason), skip (step, reason) or redo (step)."""
+        body = {"action": action, "step": step, "reason": reason}
+        return await self._transport.send(operations.round_act(project, pipeline, number, body))
+
     async def ask(
         self,
         project: str,

@@ -276,6 +276,60 @@ def automatic_suite_again(project: str, run: str) -> Operation[types.SuiteLaunch
     return Operation("POST", AUTOMATIC_SUITE + "/{run_id}", types.SuiteLaunch.read, names)
 
 
+PIPELINES = "/projects/{slug}/pipelines"
+PIPELINE = PIPELINES + "/{pipeline_id}"
+ROUNDS = PIPELINE + "/rounds"
+ROUND = ROUNDS + "/{number}"
+
+
+def pipelines(project: str) -> Operation[tuple[types.Pipeline, ...]]:
+    return Operation("GET", PIPELINES, _each(types.Pipeline), {"slug": project})
+
+
+def pipeline_make(project: str, body: Mapping[str, Any]) -> Operation[types.Pipeline]:
+    """A second one of the same name is refused."""
+    return Operation("POST", PIPELINES, types.Pipeline.read, {"slug": project}, body=body)
+
+
+def pipeline(project: str, pipeline: str) -> Operation[types.Pipeline]:
+    names = {"slug": project, "pipeline_id": pipeline}
+    return Operation("GET", PIPELINE, types.Pipeline.read, names)
+
+
+def pipeline_change(
+    project: str, pipeline: str, body: Mapping[str, Any]
+) -> Operation[types.Pipeline]:
+    """A second time the version that it names is no longer the newest, and it is refused."""
+    names = {"slug": project, "pipeline_id": pipeline}
+    return Operation("PATCH", PIPELINE, types.Pipeline.read, names, body=body)
+
+
+def rounds(
+    project: str, pipeline: str, *, offset: int, limit: int
+) -> Operation[tuple[types.Round, ...]]:
+    names = {"slug": project, "pipeline_id": pipeline}
+    query = {"offset": offset, "limit": limit}
+    return Operation("GET", ROUNDS, _each(types.Round), names, query)
+
+
+def round_start(project: str, pipeline: str) -> Operation[types.Round]:
+    """While one has not ended, a second is refused."""
+    names = {"slug": project, "pipeline_id": pipeline}
+    return Operation("POST", ROUNDS, types.Round.read, names)
+
+
+def round(project: str, pipeline: str, number: int) -> Operation[types.Round]:
+    names: dict[str, str | int] = {"slug": project, "pipeline_id": pipeline, "number": number}
+    return Operation("GET", ROUND, types.Round.read, names)
+
+
+def round_act(
+    project: str, pipeline: str, number: int, body: Mapping[str, Any]
+) -> Operation[types.Round]:
+    names: dict[str, str | int] = {"slug": project, "pipeline_id": pipeline, "number": number}
+    return Operation("POST", ROUND, types.Round.read, names, body=body, repeatable=False)
+
+
 OUTSIDE_RESULTS = "/projects/{slug}/outside-results"
 
 

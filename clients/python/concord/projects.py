@@ -426,6 +426,43 @@ class Runs(Group):
         """Launch what was refused after a run."""
         return self._do(self._client.automatic_suite_again(self._slug, run))
 
+    def pipelines(self) -> tuple[types.Pipeline, ...]:
+        """Pipelines of rounds, newest first."""
+        return self._do(self._client.pipelines(self._slug))
+
+    def pipeline(self, pipeline: str) -> types.Pipeline:
+        """One pipeline by its id."""
+        return self._do(self._client.pipeline(self._slug, pipeline))
+
+    def pipeline_make(self, *, run: str, name: str, **asked: int | None) -> types.Pipeline:
+        """A pipeline that repeats what led to a run; see `AsyncClient.pipeline_make`."""
+        return self._do(self._client.pipeline_make(self._slug, run=run, name=name, **asked))
+
+    def pipeline_change(self, pipeline: types.Pipeline, **changes: Any) -> types.Pipeline:
+        """A new version of a pipeline; see `AsyncClient.pipeline_change`."""
+        return self._do(self._client.pipeline_change(self._slug, pipeline, **changes))
+
+    def rounds(self, pipeline: str, *, offset: int = 0, limit: int = 20) -> tuple[types.Round, ...]:
+        """Rounds of a pipeline, newest first."""
+        return self._do(self._client.rounds(self._slug, pipeline, offset=offset, limit=limit))
+
+    def round(self, pipeline: str, number: int) -> types.Round:
+        """One round: what it waits for, its steps, what it measured."""
+        return self._do(self._client.round(self._slug, pipeline, number))
+
+    def round_start(self, pipeline: str) -> types.Round:
+        """Start a round by the newest version."""
+        return self._do(self._client.round_start(self._slug, pipeline))
+
+    def round_act(
+        self, pipeline: str, number: int, action: str, *, step: str = "", reason: str = ""
+    ) -> types.Round:
+        """Pause, resume, stop, skip or redo; see `AsyncClient.round_act`."""
+        acted = self._client.round_act(
+            self._slug, pipeline, number, action, step=step, reason=reason
+        )
+        return self._do(acted)
+
     def space(self, *, measure: bool = False) -> types.Space:
         """What runs and datasets keep in the artifact store; see `AsyncClient.space`."""
         return self._do(self._client.space(self._slug, measure=measure))

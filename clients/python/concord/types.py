@@ -587,6 +587,103 @@ class AutomaticSuite(Answered):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineStep(Answered):
+    """A step of a pipeline. kind: freeze, run, approve, promote; copied_from: the run whose
+    settings it takes; inputs: {role: origin, step, type, id}."""
+
+    key: str
+    kind: str
+    enabled: bool
+    copied_from: str
+    inputs: Mapping[str, Mapping[str, str]]
+    stage: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline(Answered):
+    """A recipe of rounds. trigger_pairs: so many fresh accepted pairs start one; budget_minutes: of
+    a round's freezes and runs; live_round: the round that has not ended; each None for none."""
+
+    id: str
+    name: str
+    version: int
+    created_at: datetime = field(metadata=_MOMENT)
+    trigger_pairs: int | None
+    budget_minutes: int | None
+    fresh_pairs: int
+    armed: bool
+    live_round: int | None
+    steps: Sequence[PipelineStep] = field(metadata=_each(PipelineStep))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundStep(Answered):
+    """A step of a round: pending, running, waiting, done, failed or skipped; what it read and
+    made, by id."""
+
+    key: str
+    title: str
+    state: str
+    attempt: int
+    run: str | None
+    dataset: str | None
+    model: str | None
+    inputs: Mapping[str, Any]
+    decision: str
+    problem: str
+    reason: str
+    started_at: datetime | None = field(metadata=_MOMENT)
+    ended_at: datetime | None = field(metadata=_MOMENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundWait(Answered):
+    """What a round waits for, whose turn it is, and the page where it is done."""
+
+    step: str
+    words: str
+    who: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundRate(Answered):
+    """A share with its 95 % interval (None: it has none). of: the split, or the beginning of the
+    protocol's hash."""
+
+    value: float
+    low: float | None
+    high: float | None
+    n: int | None
+    of: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round(Answered):
+    """A pass through a pipeline: running, waiting, paused, finished or stopped. change: of the win
+    rate since round `compared_with`, which was evaluated under the same protocol; machine_seconds:
+    wall time of its freezes and runs."""
+
+    pipeline: str
+    number: int
+    version: int
+    state: str
+    trigger: str
+    started_by: str | None
+    fresh_pairs: int
+    created_at: datetime = field(metadata=_MOMENT)
+    ended_at: datetime | None = field(metadata=_MOMENT)
+    reason: str
+    machine_seconds: float
+    waits_for: RoundWait | None = field(metadata={"read": RoundWait.read})
+    accuracy: RoundRate | None = field(metadata={"read": RoundRate.read})
+    win_rate: RoundRate | None = field(metadata={"read": RoundRate.read})
+    compared_with: int | None
+    change: float | None
+    steps: Sequence[RoundStep] = field(metadata=_each(RoundStep))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OutsideMetric(Answered):
     """stderr: standard error; n: samples; each None where the file does not say."""
 

@@ -1,0 +1,199 @@
+"""Pages of pipelines and their rounds."""
+
+from typing import Any
+
+from django.contrib import messages
+from django.core.paginator import Paginator
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from apps.accounts.permissions import STAFF, project_page
+from apps.common.errors import DomainError
+from apps.common.http import Request
+from apps.loop.forms import PipelineForm, PipelineNewForm
+from apps.loop.models import Round
+from apps.loop.recipe import TITLES
+from apps.loop.selectors import pipelines as selectors
+from apps.loop.services.pipelines import pipeline_change, pipeline_make
+from apps.loop.services.rounds import round_act, round_advance, round_start
+from apps.training.selectors import run_get
+
+PER_PAGE = 20
+TONES = {
+    "running": "live",
+    "waiting": "warn",
+    "failed": "bad",
+    "finished": "good",
+    "done": "good",
+}  # of badges, by the state of a round or a step
+SAID = {
+    "pause": "The round is paused.",
+    "resume": "The round continues.",
+    "stop": "The round is stopped.",
+    "skip": "The step is skipped.",
+    "redo": "The step is done again.",
+}
+
+
+@require_safe
+@project_page(STAFF)
+def pipelines(request: Request) -> HttpResponse:
+    page = Paginator(selectors.pipelines_of(request.project), PER_PAGE).get_page(
+        request.GET.get("page")
+    )
+    lines = [
+        {
+            "pipeline": one,
+            "version": selectors.version_now(one),
+            "fresh": selectors.fresh_pairs(one),
+            "last": (last := selectors.rounds_of(one).first()),
+            "tone": TONES.get(last.state, "") if last else "",
+        }
+        for one in page
+    ]
+    context = {
+        "page": page,
+        "lines": lines,
+        "page_title": "Rounds",
+        "nav": "pipelines",
+    }
+    return render(request, "loop/pipelines.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@project_page(STAFF)
+def pipeline_new(request: Request) -> HttpResponse:
+    form = PipelineNewForm(
+        request.POST if request.method == "POST" else None,
+        project=request.project,
+        run=request.GET.get("run", ""),
+    )
+    if request.method == "POST" and form.is_valid():
+        found = dict(form.cleaned_data)
+        try:
+            run = run_get(project=request.project, run_id=found.pop("run"))
+            made = pipeline_make(project=request.project, user=request.user, run=run, **found)
+        except DomainError as error:
+            form.refuse(error)
+        else:
+            return redirect("loop:pipeline", request.project.slug, made.pk)
+    context = {"form": form, "page_title": "New pipeline", "nav": "pipelines"}
+    status = 422 if request.method == "POST" else 200
+    return render(request, "loop/pipeline_new.html", context, status=status)
+
+
+@require_safe
+@project_page(STAFF)
+def pipeline(request: Request, pipeline_id: str) -> HttpResponse:
+    """Its rounds side by side, its steps, and when the next one starts."""
+    found = selectors.pipeline_get(project=request.project, pipeline_id=pipeline_id)
+    version = selectors.version_now(found)
+    every = list(selectors.rounds_of(found))
+    figures = selectors.figures_by_round(every)
+    page = Paginator(every, PER_PAGE).get_page(request.GET.get("page"))
+    context = {
+        "pipeline": found,
+        "version": version,
+        "steps": selectors.steps_of(version),
+        "fresh": selectors.fresh_pairs(found),
+        "live": next((one for one in every if one.is_live), None),
+        "page": page,
+        "lines": [_line(one, figures[one.number]) for one in page],
+        "page_title": found.name,
+        "nav": "pipelines",
+    }
+    return render(request, "loop/pipeline.html", context)
+
+
+def _line(row: Round, figures: selectors.RoundFigures) -> dict[str, Any]:
+    steps = selectors.round_steps(row)
+    return {
+        "round": row,
+        "tone": TONES.get(row.state, ""),
+        "figures": figures,
+        "wait": selectors.wait_of(row, steps),
+        "spent": selectors.spent_seconds(row, steps),
+    }
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@project_page(STAFF)
+def pipeline_edit(request: Request, pipeline_id: str) -> HttpResponse:
+    found = selectors.pipeline_get(project=request.project, pipeline_id=pipeline_id)
+    form = PipelineForm(
+        request.POST if request.method == "POST" else None,
+        pipeline=found,
+        version=selectors.version_now(found),
+    )
+    if request.method == "POST" and form.is_valid():
+        try:
+            version = pipeline_change(pipeline=found, user=request.user, **form.given())
+        except DomainError as error:
+            form.refuse(error)
+        else:
+            messages.success(request, f"Version {version.number} counts from the next round on.")
+            return redirect("loop:pipeline", request.project.slug, found.pk)
+    context = {
+        "pipeline": found,
+        "form": form,
+        "page_title": f"Change {found.name}",
+        "nav": "pipelines",
+    }
+    status = 422 if request.method == "POST" else 200
+    return render(request, "loop/pipeline_edit.html", context, status=status)
+
+
+@require_POST
+@project_page(STAFF)
+def pipeline_start(request: Request, pipeline_id: str) -> HttpResponse:
+    found = selectors.pipeline_get(project=request.project, pipeline_id=pipeline_id)
+    try:
+        row = round_start(pipeline=found, user=request.user)
+    except DomainError as error:
+        messages.error(request, error.message)
+        return redirect("loop:pipeline", request.project.slug, found.pk)
+    round_advance(round_id=row.pk)
+    return redirect("loop:round", request.project.slug, found.pk, row.number)
+
+
+@require_safe
+@project_page(STAFF)
+def round_page(request: Request, pipeline_id: str, number: int) -> HttpResponse:
+    """What it waits for, who must act, what each step made, what it measured."""
+    row = selectors.round_get(project=request.project, pipeline_id=pipeline_id, number=number)
+    steps = selectors.round_steps(row)
+    earlier = selectors.rounds_of(row.pipeline).filter(number__lte=row.number)
+    now = selectors.current_step(steps) if row.is_live else None
+    context = {
+        "round": row,
+        "tone": TONES.get(row.state, ""),
+        "wait": selectors.wait_of(row, steps),
+        "current": now,
+        "steps": [(one, TITLES[one.key], TONES.get(one.state, "")) for one in steps],
+        "figures": selectors.figures_by_round(list(earlier))[row.number],
+        "spent": selectors.spent_seconds(row, steps),
+        "page_title": str(row),
+        "nav": "pipelines",
+    }
+    return render(request, "loop/round.html", context)
+
+
+@require_POST
+@project_page(STAFF)
+def round_change(request: Request, pipeline_id: str, number: int) -> HttpResponse:
+    row = selectors.round_get(project=request.project, pipeline_id=pipeline_id, number=number)
+    action = request.POST.get("action", "")
+    try:
+        round_act(
+            round=row,
+            action=action,
+            user=request.user,
+            step=request.POST.get("step", ""),
+            reason=request.POST.get("reason", ""),
+        )
+    except DomainError as error:
+        messages.error(request, error.message)
+    else:
+        messages.success(request, SAID[action])
+    return redirect("loop:round", request.project.slug, pipeline_id, number)
