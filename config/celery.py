@@ -89,6 +89,11 @@ app.conf.update(
             "schedule": 10.0,
             "options": {"queue": wire.QUEUE_DEFAULT, "expires": 10.0},
         },
+        "replay-selections": {
+            "task": "apps.snapshots.tasks.replay_selections",
+            "schedule": 10.0,
+            "options": {"queue": wire.QUEUE_STATISTICS, "expires": 10.0},
+        },
         "sweep-scratch": {
             "task": "apps.common.tasks.sweep_scratch",
             "schedule": 3600.0,

@@ -18,11 +18,12 @@ from apps.snapshots import exports
 from apps.snapshots.advice import Facts, Rules, Task, advise
 from apps.snapshots.models import Snapshot, SplitAccess
 from apps.snapshots.recipe import PRIVATE_SPLITS
-from apps.snapshots.selectors import comparing, lineage, looks, snapshots
+from apps.snapshots.selectors import comparing, lineage, looks, selection, snapshots
 from apps.snapshots.services import freezing, mixing
 from apps.snapshots.services.importing import snapshot_import
 from apps.snapshots.services.looks import look_budget_set, look_sign
 from apps.snapshots.services.readiness import gather
+from apps.snapshots.services.selection import selection_replay_start
 from apps.snapshots.services.suites import suite_add
 
 router = Router(tags=["datasets"])
@@ -582,6 +583,59 @@ def advice(
         "items": items,
         "unknown": [asdict(one) for one in found.unknown],
     }
+
+
+class SelectionReplayIn(Schema):
+    model_config = ConfigDict(extra="forbid")
+
+    most_per_prompt: int | None = Field(
+        None, description="chosen pairs of one prompt in a batch, 1 to 50; null for any number"
+    )
+
+
+class SelectionReplayOut(Schema):
+    id: str
+    state: Literal["queued", "running", "finished", "failed"]
+    most_per_prompt: int | None
+    verdict: str = Field(
+        description="saves, no_evidence, worse or refused; empty before the replay is finished"
+    )
+    words: str = Field(description="the verdict in a sentence")
+    result: dict[str, Any] = Field(
+        description="n, n_votes, n_groups, seeds, points, ridge, ridges, curves, refused"
+    )
+    error: str
+    created_at: datetime
+    ended_at: datetime | None
+
+
+SELECTION = "/projects/{slug}/selection-replays"
+
+
+@router.get(
+    SELECTION,
+    auth=needs("read"),
+    response=list[SelectionReplayOut],
+    summary="Replays of the project's votes: would choosing pairs have saved some, newest first",
+)
+def selection_replay_list(request: HttpRequest, slug: str) -> Any:
+    project, _role = project_for(request.user, slug, READERS)
+    return [selection.replay_shown(row) for row in selection.replays_of(project)]
+
+
+@router.post(
+    SELECTION,
+    auth=needs("write"),
+    response={202: SelectionReplayOut},
+    summary="Replay the project's votes; a worker does it",
+)
+def selection_replay_create(request: HttpRequest, slug: str, payload: SelectionReplayIn) -> Status:
+    """One at a time; the one that is under way, where it has the same limit."""
+    project, _role = project_for(request.user, slug, STAFF)
+    row = selection_replay_start(
+        project=project, by=request.user, most_per_prompt=payload.most_per_prompt
+    )
+    return Status(202, selection.replay_shown(row))
 
 
 @router.get(

@@ -378,6 +378,16 @@ class LookSignForm(forms.Form):
         self.fields["person"].queryset = User.objects.filter(pk__in=ids)
 
 
+class SelectionForm(forms.Form):
+    most_per_prompt = forms.TypedChoiceField(
+        label="Chosen pairs of one prompt in a batch",
+        required=False,
+        coerce=int,
+        empty_value=None,
+        choices=[("", "any number"), ("1", "at most 1"), ("2", "at most 2"), ("5", "at most 5")],
+    )
+
+
 class LookBudgetForm(forms.Form):
     """How many looks at a split are free; empty for any number."""
 

@@ -228,3 +228,38 @@ class SplitSignOff(models.Model):
 
     def __str__(self) -> str:
         return f"look {self.look} at {self.split} of {self.snapshot_id}"
+
+
+class SelectionReplay(Named):
+    """A replay of a project's votes: would choosing pairs have saved some? One at a time per
+    project. `result` is `measures.selection.Replay` with the verdict of each strategy."""
+
+    class State(models.TextChoices):
+        QUEUED = "queued", "queued"
+        RUNNING = "running", "running"
+        FINISHED = "finished", "finished"
+        FAILED = "failed", "failed"
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    state = models.CharField(max_length=8, choices=State.choices, default=State.QUEUED)
+    most_per_prompt = models.PositiveSmallIntegerField(null=True, blank=True)
+    verdict = models.CharField(max_length=12, blank=True)
+    result = models.JSONField(default=dict)
+    error = models.TextField(blank=True)
+    tries = models.PositiveSmallIntegerField(default=0)
+    created_by = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="+")
+    started_at = models.DateTimeField(null=True, blank=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-created_at"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["project"],
+                condition=Q(ended_at__isnull=True),
+                name="selection_replay_one_at_a_time",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"replay {self.pk} of {self.project_id}"

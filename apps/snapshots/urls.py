@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from apps.snapshots.views import datasets, imports, lineage, looks, mixing, reports
+from apps.snapshots.views import datasets, imports, lineage, looks, mixing, reports, selection
 
 app_name = "snapshots"
 urlpatterns = [
@@ -32,6 +32,9 @@ urlpatterns = [
     path("<slug:slug>/datasets/<str:snapshot>/looks/limit/", looks.look_budget, name="look_budget"),
     # readiness
     path("<slug:slug>/ready/", reports.ready, name="ready"),
+    # selection
+    path("<slug:slug>/ready/selection/", selection.selection, name="selection"),
+    path("<slug:slug>/ready/selection/start/", selection.selection_start, name="selection_start"),
     # datasets
     path("<slug:slug>/datasets/", datasets.snapshot_list, name="list"),
     path("<slug:slug>/datasets/import/", imports.snapshot_import, name="import"),

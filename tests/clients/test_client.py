@@ -168,6 +168,8 @@ COVERED = [
     operations.mix("p", {}),
     operations.dataset("p", "d"),
     operations.advice("p", {"task": "open"}),
+    operations.selection_replays("p"),
+    operations.selection_replay_start("p", {}),
     operations.dataset_looks("p", "d", limit=1),
     operations.look_sign("p", "d", {}),
     operations.look_budget("p", "d", {}),

@@ -525,6 +525,8 @@ SNAPSHOTS = [
     page("snapshots:report_csv", READERS, args=snapshot),
     post("snapshots:report_preview", STAFF, ok=200),
     page("snapshots:ready", READERS),
+    page("snapshots:selection", READERS),
+    post("snapshots:selection_start", STAFF),
     page("snapshots:exports", STAFF, args=snapshot),
     page("snapshots:export_file", STAFF, args=snapshot, data={"format": "zip"}, ok=409),
     post("snapshots:verify", READERS, args=snapshot),
@@ -541,6 +543,8 @@ SNAPSHOTS = [
 SNAPSHOTS_API = [
     api("GET /projects/{slug}/snapshots", READERS),
     api("GET /projects/{slug}/advice", READERS),
+    api("GET /projects/{slug}/selection-replays", READERS),
+    api("POST /projects/{slug}/selection-replays", STAFF, data={}, ok=400),  # too few votes
     api("POST /projects/{slug}/snapshots", STAFF, data={"name": "x"}, ok=400),  # nothing to freeze
     api("POST /projects/{slug}/snapshots/preview", STAFF, data={}),
     api("POST /projects/{slug}/snapshots/mixtures", STAFF, data={"name": "x", "parts": []}, ok=422),

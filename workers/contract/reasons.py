@@ -43,6 +43,15 @@ WORDS = {
     "one_way_round": "no pair was judged both ways round",
     "no_side_twice": "no two people who saw a pair different ways round chose the same side of it",
     "few_pairs_tell": "too few pairs tell: {n} (an interval needs at least {least})",
+    # selection of pairs
+    "few_voted_pairs": "only {n} pairs have a vote for one of their answers, and a replay needs "
+    "{least}",
+    "few_to_replay": "only {n} votes can be replayed beside the groups that are held out, and "
+    "{least} are needed",
+    "no_signal_to_select": "the words of the answers do not predict the votes, so no strategy "
+    "could be told from another",
+    "random_under_tuned": "random is under-tuned: it does best at an end of the grid of "
+    "regularisers, L2 = {ridge}, so a better one may lie beyond",
     # audits
     "nothing_judged": "nothing was judged",
     "no_audit": "no audit has been done yet",

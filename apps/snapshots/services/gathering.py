@@ -15,7 +15,7 @@ from apps.snapshots.selectors.snapshots import barred_by, parts
 _BATCH = 5_000
 # Hidden repeats would count a person twice; audit re-votes check a decision and do not make it; the
 # votes of an earlier round were replaced by those after it.
-_DECIDING_SLOTS = (Slot.Kind.REGULAR, Slot.Kind.GOLD)
+DECIDING_SLOTS = (Slot.Kind.REGULAR, Slot.Kind.GOLD)
 _UNSAFE = "unsafe"
 _RULED = (Ruling.Action.ADJUDICATED, Ruling.Action.MADE_GOLD)
 
@@ -124,7 +124,7 @@ class _Texts:
 
 
 def _current_votes(project: Project) -> tuple[CurrentVote, ...]:
-    cast = Vote.objects.filter(project=project, is_current=True, slot__kind__in=_DECIDING_SLOTS)
+    cast = Vote.objects.filter(project=project, is_current=True, slot__kind__in=DECIDING_SLOTS)
     people = _person_keys(cast.order_by().values("annotator"))
     flagged = set(cast.filter(flags__contains=[_UNSAFE]).values_list("pk", flat=True))
     rows = cast.order_by("pk").values_list(
@@ -147,7 +147,7 @@ def _person_keys(people: Any) -> dict[int, str]:
 def vote_facts(votes: Iterable[int]) -> dict[int, VoteFacts]:
     facts: dict[int, VoteFacts] = {}
     for part in parts(votes):
-        rows = Vote.objects.filter(pk__in=part, slot__kind__in=_DECIDING_SLOTS).values_list(
+        rows = Vote.objects.filter(pk__in=part, slot__kind__in=DECIDING_SLOTS).values_list(
             *("pk", "comparison_id", "annotator_id"),
             *("annotator__username", "annotator__is_imported"),
         )

@@ -845,6 +845,19 @@ class AsyncClient:
         given = {name: value for name, value in stated.items() if value}
         return await self._transport.send(operations.advice(project, given))
 
+    async def selection_replays(self, project: str) -> Sequence[types.SelectionReplay]:
+        """Replays of the project's votes, newest first: would choosing which pairs people label
+        next have saved votes, against pairs drawn at random?"""
+        return await self._transport.send(operations.selection_replays(project))
+
+    async def selection_replay_start(
+        self, project: str, *, most_per_prompt: int | None = None
+    ) -> types.SelectionReplay:
+        """Start one, or get the one under way. most_per_prompt: chosen pairs of one prompt in a
+        batch, 1 to 50; None for any number."""
+        body = {"most_per_prompt": most_per_prompt}
+        return await self._transport.send(operations.selection_replay_start(project, body))
+
     async def dataset_looks(self, project: str, dataset: str, *, limit: int = 100) -> types.Looks:
         """How often its held-out splits were looked at and may be, and the newest readings."""
         return await self._transport.send(operations.dataset_looks(project, dataset, limit=limit))

@@ -677,6 +677,18 @@ def advice(project: str, stated: Mapping[str, str]) -> Operation[types.Advice]:
     return Operation("GET", "/projects/{slug}/advice", types.Advice.read, {"slug": project}, stated)
 
 
+def selection_replays(project: str) -> Operation[tuple[types.SelectionReplay, ...]]:
+    template = "/projects/{slug}/selection-replays"
+    return Operation("GET", template, _each(types.SelectionReplay), {"slug": project})
+
+
+def selection_replay_start(
+    project: str, body: Mapping[str, Any]
+) -> Operation[types.SelectionReplay]:
+    template = "/projects/{slug}/selection-replays"
+    return Operation("POST", template, types.SelectionReplay.read, {"slug": project}, body=body)
+
+
 def look_sign(project: str, snapshot: str, body: Mapping[str, Any]) -> Operation[types.SignOff]:
     names = {"slug": project, "snapshot_id": snapshot}
     template = "/projects/{slug}/snapshots/{snapshot_id}/looks/sign"

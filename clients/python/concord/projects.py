@@ -100,6 +100,18 @@ class Datasets(Group):
         """See `AsyncClient.advice`."""
         return self._do(self._client.advice(self._slug, **stated))
 
+    def selection_replays(self) -> Sequence[types.SelectionReplay]:
+        """See `AsyncClient.selection_replays`."""
+        return self._do(self._client.selection_replays(self._slug))
+
+    def selection_replay_start(
+        self, *, most_per_prompt: int | None = None
+    ) -> types.SelectionReplay:
+        """See `AsyncClient.selection_replay_start`."""
+        return self._do(
+            self._client.selection_replay_start(self._slug, most_per_prompt=most_per_prompt)
+        )
+
     def looks(self, dataset: str, *, limit: int = 100) -> types.Looks:
         """See `AsyncClient.dataset_looks`."""
         return self._do(self._client.dataset_looks(self._slug, dataset, limit=limit))

@@ -1286,6 +1286,22 @@ class PromotionsPage(Answered):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SelectionReplay(Answered):
+    """state: queued, running, finished or failed; verdict: saves, no_evidence, worse or refused,
+    empty before the end, and in `words`; result: n, points, ridges, and a curve per strategy."""
+
+    id: str
+    state: str
+    most_per_prompt: int | None
+    verdict: str
+    words: str
+    result: Mapping[str, Any]
+    error: str
+    created_at: datetime = field(metadata=_MOMENT)
+    ended_at: datetime | None = field(metadata=_MOMENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AdviceLink(Answered):
     words: str
     url: str

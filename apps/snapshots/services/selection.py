@@ -1,0 +1,168 @@
+"""Would choosing pairs have saved votes here? Replays of a project's votes: asked for, run, kept.
+
+The row is the truth: the scheduler's beat runs what is queued. A replay is computed from the votes
+alone, so one whose process ended is simply run again, three times at most, and only the try that
+holds the row may write its result.
+"""
+
+import logging
+import random
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+from django.db import IntegrityError, transaction
+from django.db.models import F, Q
+from django.utils import timezone
+
+from apps.accounts.models import Project, User
+from apps.accounts.services import audit_record
+from apps.common.errors import Conflict, DomainError
+from apps.labeling.models import Comparison, Decision, Vote
+from apps.snapshots.assembling.material import Material
+from apps.snapshots.models import SelectionReplay
+from apps.snapshots.recipe import JOIN, SnapshotRecipe
+from apps.snapshots.services.gathering import DECIDING_SLOTS, material_of
+from measures.selection import LEAST_PAIRS, Pool, Replay, pool_of, replay
+
+log = logging.getLogger(__name__)
+State = SelectionReplay.State
+MOST_PAIRS = 20_000  # a random part of more says as much
+CUT_OFF = timedelta(minutes=30)  # a try that is not done by then is taken for dead
+MOST_TRIES = 3
+MOST_PER_PROMPT = 50
+
+
+def selection_replay_start(
+    *, project: Project, by: User, most_per_prompt: int | None = None
+) -> SelectionReplay:
+    """A replay that the scheduler takes up within seconds. The one that is under way, if there is
+    one with the same limit.
+
+    Errors: `Conflict` (`replay_under_way`) where one with another limit is; `DomainError`
+    (`few_voted_pairs`) with the number that is needed.
+    """
+    if most_per_prompt is not None and not 1 <= most_per_prompt <= MOST_PER_PROMPT:
+        raise DomainError(
+            f"A limit is 1 to {MOST_PER_PROMPT} pairs of a prompt, or none.",
+            code="bad_limit",
+            field="most_per_prompt",
+        )
+    n = voted_pair_count(project)
+    if n < LEAST_PAIRS:
+        raise DomainError(
+            f"{n:,} pairs have a vote for one of their answers; a replay needs {LEAST_PAIRS:,}.",
+            code="few_voted_pairs",
+        )
+    try:
+        with transaction.atomic():
+            row = SelectionReplay.objects.create(
+                project=project, most_per_prompt=most_per_prompt, created_by=by
+            )
+            audit_record(
+                action="selection.replay_started",
+                actor=by,
+                project=project,
+                subject=row.pk,
+                details={"most_per_prompt": most_per_prompt},
+            )
+    except IntegrityError:
+        running = SelectionReplay.objects.filter(project=project, ended_at=None).first()
+        if running is None or running.most_per_prompt != most_per_prompt:
+            raise Conflict(
+                "A replay of this project is under way.", code="replay_under_way"
+            ) from None
+        return running
+    return row
+
+
+def selection_replays_run() -> int:
+    """By the scheduler: run what is queued, and again what was cut off; how many were run."""
+    dead = timezone.now() - CUT_OFF
+    open_rows = SelectionReplay.objects.filter(ended_at=None)
+    waiting = open_rows.filter(Q(started_at=None) | Q(started_at__lt=dead))
+    return sum(selection_replay_run(replay_id=pk) for pk in waiting.values_list("pk", flat=True))
+
+
+def selection_replay_run(*, replay_id: str) -> bool:
+    """Run one; whether this call did. Harmless to call twice: the row is claimed once a try."""
+    now = timezone.now()
+    claimed = SelectionReplay.objects.filter(
+        Q(started_at=None) | Q(started_at__lt=now - CUT_OFF), pk=replay_id, ended_at=None
+    ).update(started_at=now, tries=F("tries") + 1, state=State.RUNNING)
+    if not claimed:
+        return False
+    row = SelectionReplay.objects.select_related("project").get(pk=replay_id)
+    if row.tries > MOST_TRIES:
+        _end(row, State.FAILED, error="Its process ended three times before it was done.")
+        return True
+    try:
+        pool = pool_of_project(row.project)
+        found = replay(pool, most_per_prompt=row.most_per_prompt)
+    except Exception:
+        log.exception("the selection replay %s failed", row.pk)
+        _end(
+            row, State.FAILED, error="The replay failed; the log of the web side's worker says why."
+        )
+        return True
+    _end(row, State.FINISHED, verdict=found.verdict, result=kept(found))
+    return True
+
+
+def _end(row: SelectionReplay, state: str, **values: Any) -> None:
+    """Written by the try that holds the row, and by no earlier one."""
+    SelectionReplay.objects.filter(pk=row.pk, started_at=row.started_at, ended_at=None).update(
+        state=state, ended_at=timezone.now(), **values
+    )
+
+
+def kept(found: Replay) -> dict[str, Any]:
+    """As stored: the replay with the verdict of every strategy."""
+    data = found.to_json()
+    for curve, row in zip(found.curves, data["curves"], strict=True):
+        row["verdict"] = curve.verdict
+    return data
+
+
+def pool_of_project(project: Project) -> Pool:
+    """Pairs of this project with current votes for a side. Ties, hidden repeats, audits, dropped
+    pairs and votes of heads-to-head are not in it. Held out together: a pair's group, or prompt."""
+    material = material_of(project=project, recipe=SnapshotRecipe(near_duplicates=JOIN))
+    votes = _sides(material)
+    pairs = [pair for pair in material.pairs if pair.id in votes]
+    if len(pairs) > MOST_PAIRS:
+        pairs = random.Random(0).sample(pairs, MOST_PAIRS)
+    numbers: dict[str, int] = {}
+    first = [numbers.setdefault(pair.a, len(numbers)) for pair in pairs]
+    second = [numbers.setdefault(pair.b, len(numbers)) for pair in pairs]
+    counts = np.array([votes[pair.id] for pair in pairs], dtype=np.int64).reshape(-1, 2)
+    return pool_of(
+        [material.texts[key] for key in numbers],
+        first,
+        second,
+        counts[:, 0],
+        counts.sum(axis=1),
+        groups=[pair.group or pair.prompt for pair in pairs],
+        prompts=[pair.prompt for pair in pairs],
+    )
+
+
+def voted_pair_count(project: Project) -> int:
+    """Of the pairs that a replay would be of; those with two equal answers are counted too."""
+    cast = Vote.objects.filter(
+        project=project, is_current=True, slot__kind__in=DECIDING_SLOTS, choice__in=("a", "b")
+    )
+    kept = cast.exclude(comparison__state=Comparison.State.DROPPED).exclude(
+        comparison__decision__outcome=Decision.Outcome.DROPPED
+    )
+    return kept.order_by().values("comparison").distinct().count()
+
+
+def _sides(material: Material) -> dict[int, list[int]]:
+    """{pair: [votes for a, votes for b]}, of pairs not dropped whose answers differ."""
+    usable = {pair.id for pair in material.pairs if not pair.dropped and pair.a != pair.b}
+    found: dict[int, list[int]] = {}
+    for vote in material.votes:
+        if vote.choice in ("a", "b") and vote.pair in usable:
+            found.setdefault(vote.pair, [0, 0])["ab".index(vote.choice)] += 1
+    return found
