@@ -40,7 +40,7 @@ class LoopConfig(AppConfig):
         overview = (_("Overview"), "loop:overview", "house", "overview")
         nav_add(NavItem(0, *overview, roles=everybody, tabs=everybody))
         staff = frozenset({"engineer", "admin"})
-        nav_add(NavItem(60, "Rounds", "loop:pipelines", "rotate-ccw", "pipelines", staff))
+        nav_add(NavItem(60, _("Rounds"), "loop:pipelines", "rotate-ccw", "pipelines", staff))
         home_set("loop:overview")
         translated("loop:overview", "loop:progress", "loop:notifications")
         bell_set(Bell("loop:notifications", bell_count))
