@@ -59,7 +59,7 @@ test-system: $(STAMP) $(FUZZER) $(NOTEBOOKS) ## the long tests; kill every part,
 	$(BIN)/python -m tests.system.drill_api .venv-fuzz/bin/schemathesis
 	$(BIN)/python -m tests.system.drill_notebooks .venv-notebooks/bin
 
-demo: $(STAMP) ## the whole circle headless, at most ten minutes; writes VAR_DIR/demo/report.json
+demo: $(STAMP) ## the whole circle headless, at most fifteen minutes; writes VAR_DIR/demo/report.json
 	@exec $(BIN)/python manage.py demo
 
 demo-real: $(STAMP) ## the circle on the models of make models, ended after two hours; SMALL=yes: a few steps of each stage

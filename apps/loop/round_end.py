@@ -269,7 +269,7 @@ def _decided(request: PromotionRequest, people: Mapping[str, User]) -> Promotion
     return PromotionDecision.objects.get(request=request)
 
 
-# What is told of it.
+# Figures for the page and the report.
 
 
 def round_end_figures(evaluation: Run) -> dict[str, Any] | None:

@@ -175,10 +175,15 @@ def test_the_start_line_asks_an_address_that_no_redirect_hides(db, monkeypatch, 
     asked, said = [], []
     monkeypatch.setattr(up, "_answers", lambda url: asked.append(url) or True)
     banner = up._Banner(
-        0.0, lambda _, line: said.append(line), None, need_sign_ins=False, var=tmp_path
+        0.0,
+        lambda _, line: said.append(line),
+        lambda: said.append("workers"),
+        need_sign_ins=False,
+        var=tmp_path,
     )
-    assert banner.answers()
     banner.show_when_ready()
+    banner.show_when_ready()
+    assert said.count("workers") == 1
     assert [url.rpartition("/")[2] for url in asked] == ["livez"]
     assert any("Concord answers at" in line for line in said)
 

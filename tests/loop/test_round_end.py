@@ -1,4 +1,4 @@
-"""How the demo's round ends: simulated people, the gate, the card; and what is told of it."""
+"""How the demo's round ends: simulated people, the gate, the card, the report."""
 
 import csv
 import hashlib
@@ -271,7 +271,7 @@ def test_too_few_prompts_are_said_and_the_gate_is_asked_all_the_same(
 ) -> None:
     found = ended(evaluated(model, prompts=4))
     assert found["head_to_head"] is None
-    page = signed_in(emil).get(reverse("loop:rounds", args=[project.slug])).content.decode()
+    page = signed_in(emil).get(reverse("loop:demo_results", args=[project.slug])).content.decode()
     assert "Nobody was asked" in page
     assert found["model"]["url"] in page
     assert "head_to_head" in closed_by(found, "production")
@@ -343,7 +343,7 @@ def test_the_page_shows_the_votes_and_both_answers_of_the_gate(
     project: Project, evaluation: Run, rita: User, signed_in: SignedIn
 ) -> None:
     client = signed_in(rita)
-    address = reverse("loop:rounds", args=[project.slug])
+    address = reverse("loop:demo_results", args=[project.slug])
     assert "No round has ended" in client.get(address).content.decode()
     found = ended(evaluation)
     page = client.get(address).content.decode()

@@ -161,7 +161,7 @@ ACCOUNTS = [
 
 OVERVIEW = [
     page("loop:overview", EVERYONE),
-    page("loop:rounds", READERS),
+    page("loop:demo_results", READERS),
     page("loop:progress", LABELERS),
     page("loop:notifications", EVERYONE),
     api("GET /projects/{slug}/overview", EVERYONE),

@@ -105,16 +105,18 @@ class Models:
         )
         everything = [row.messages for row in self.asked]
         if role in self.served:
-            self.engine[role] = engine_there(self.served[role])
-            self.read[role] = read_there(self.served[role], everything)
+            if role not in self.engine:
+                self.engine[role] = engine_there(self.served[role])
+                self.read[role] = read_there(self.served[role], everything)
             given = self.served[role].answer(
                 prompts, sampling, doing=f"asking the server, {purpose}"
             )
             self._drawn(DRAWN * len(prompts))
             return [one.text for one in given]
         model, tokenizer = self._model(role)
-        self.engine[role] = engine_here(model, self._settings.batch_size)
-        self.read[role] = read_by(tokenizer, everything)
+        if role not in self.engine:
+            self.engine[role] = engine_here(model, self._settings.batch_size)
+            self.read[role] = read_by(tokenizer, everything)
         ids = [encode_prompt(tokenizer, prompt) for prompt in prompts]
         texts: list[str] = []
         step = self._settings.batch_size * 4

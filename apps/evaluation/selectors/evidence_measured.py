@@ -17,7 +17,7 @@ from apps.evaluation.selectors.evidence import (
     provider,
     red,
 )
-from apps.evaluation.selectors.head_to_head import result_now, simulated_count
+from apps.evaluation.selectors.head_to_head import by_people, result_now, simulated_count
 from apps.evaluation.selectors.outside import outside_of, result_words
 from apps.evaluation.selectors.overlap import overlap_of, overlap_words
 from apps.evaluation.selectors.protocols import protocol_of_run
@@ -89,9 +89,8 @@ def head_to_head(checkpoint: Checkpoint) -> Evidence:
     the lower end of an interval that holds at every look is over ½. One with simulated votes is no
     measurement; its figures are told where there is no other."""
     rows = HeadToHead.objects.filter(first=checkpoint).select_related("pairs", "project")
-    ended = list(rows.filter(ended_at__isnull=False).order_by("-ended_at"))
-    by_people = (one for one in ended if not simulated_count(one))
-    found = next(by_people, ended[0] if ended else None)
+    ended = rows.filter(ended_at__isnull=False).order_by("-ended_at")
+    found = by_people(ended).first() or ended.first()
     if found is None:
         running = rows.order_by("-created_at").first()
         if running is None:

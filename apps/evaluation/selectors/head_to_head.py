@@ -115,6 +115,19 @@ def votes_count(found: HeadToHead) -> int:
     return _answers(found).order_by().count()
 
 
+def by_people(rows: QuerySet[HeadToHead]) -> QuerySet[HeadToHead]:
+    """Those without a simulated vote."""
+    simulated = Answer.objects.filter(
+        is_current=True,
+        source=Answer.Source.SIMULATED,
+        task__project=OuterRef("project"),
+        task__kind=Task.Kind.BLIND,
+        task__gte=OuterRef("pairs__first_task"),
+        task__lte=OuterRef("pairs__last_task"),
+    )
+    return rows.exclude(Exists(simulated))
+
+
 def simulated_count(found: HeadToHead) -> int:
     """Votes that no person gave: they show how a comparison goes, and are evidence of nothing."""
     return _answers(found).order_by().filter(source=Answer.Source.SIMULATED).count()
@@ -280,13 +293,11 @@ def votes_rows(found: HeadToHead) -> Iterator[dict[str, Any]]:
 def people_rates(project: Project) -> dict[str, list[PeopleRate]]:
     """By run: of each run's model, the newest head-to-head with each opponent that has ended,
     newest first; also those that say nothing, by their verdict. Not those with simulated votes."""
-    ended = head_to_heads(project=project).filter(
+    ended = by_people(head_to_heads(project=project)).filter(
         ended_at__isnull=False, first__isnull=False, more_names=[]
     )
     found: dict[str, dict[str, PeopleRate]] = {}
     for one in ended.select_related("pairs").order_by("-ended_at", "-pk"):
-        if simulated_count(one):
-            continue
         assert one.first is not None  # noqa: S101 — asked for above
         opponent = one.second.run_id if one.second else one.second_name
         found.setdefault(one.first.run_id, {}).setdefault(opponent, _people_rate(one))

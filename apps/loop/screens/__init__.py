@@ -357,7 +357,7 @@ class Overview:
     events: Sequence[AuditLine]
     # Invitations that nobody has taken yet; for admins of a project without people.
     invited: int = 0
-    has_rounds: bool = False  # of the demo: whether one has been evaluated
+    has_results: bool = False  # of the demo: whether one of its rounds was evaluated
 
 
 def overview_of(membership: Membership) -> Overview:
@@ -371,7 +371,7 @@ def overview_of(membership: Membership) -> Overview:
         engineering=_engineering(project) if role in _STAFF else None,
         events=_events(project) if role == Role.ADMIN else (),
         invited=invitations_open(project).count() if role == Role.ADMIN and not work.people else 0,
-        has_rounds=project.slug == SLUG
+        has_results=project.slug == SLUG
         and role in _READERS
         and evaluations_of_rounds(project).exists(),
     )

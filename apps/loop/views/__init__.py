@@ -49,7 +49,7 @@ def overview(request: Request) -> HttpResponse:
 
 @require_safe
 @project_page(READERS)
-def rounds(request: Request) -> HttpResponse:
+def demo_results(request: Request) -> HttpResponse:
     """How the demo's rounds ended: what people and the gate said of the policy, and its card."""
     ended = (round_end_figures(run) for run in selectors.evaluations_of_rounds(request.project))
     context = {
@@ -58,7 +58,7 @@ def rounds(request: Request) -> HttpResponse:
         "page_title": "Results of the demo",
         "nav": "overview",
     }
-    return render(request, "loop/rounds.html", context)
+    return render(request, "loop/demo_results.html", context)
 
 
 @require_safe

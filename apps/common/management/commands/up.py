@@ -7,6 +7,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -49,28 +50,18 @@ class Command(BaseCommand):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda *_: supervisor.stop.set())
         supervisor.start()
-        builder = None
         if not options["no_demo"]:
             argv = (sys.executable, "manage.py", "demo_build")
-            builder = supervisor.add(processes.Program("demo", argv, once=True))
+            supervisor.add(processes.Program("demo", argv, once=True))
         banner = _Banner(
-            started, echo, builder, need_sign_ins=not options["no_demo"], var=settings.VAR_DIR
+            started,
+            echo,
+            supervisor.start_delayed,
+            need_sign_ins=not options["no_demo"],
+            var=settings.VAR_DIR,
         )
-        waiting = True
-
-        def look() -> bool:
-            """Always False: the site runs until it is stopped. Workers leave the processors to the
-            web servers until these answer."""
-            nonlocal waiting
-            if waiting and banner.answers():
-                supervisor.start_delayed()
-                waiting = False
-            if not waiting:
-                banner.show_when_ready()
-            return False
-
         with embedded.ServerKeeper(settings.VAR_DIR, embedded.own_servers(), echo=echo):
-            supervisor.run(until=look)
+            supervisor.run(until=banner.show_when_ready)
         self._say("stopped")
 
     def _say(self, text: str) -> None:
@@ -93,21 +84,30 @@ class _Banner:
     """Says once where Concord is and who may sign in."""
 
     def __init__(
-        self, started: float, echo: Any, builder: Any, *, need_sign_ins: bool, var: Path
+        self,
+        started: float,
+        echo: Callable[[str, str], None],
+        on_answer: Callable[[], None],
+        *,
+        need_sign_ins: bool,
+        var: Path,
     ) -> None:
-        self._started, self._echo, self._builder = started, echo, builder
+        self._started, self._echo, self._on_answer = started, echo, on_answer
         self._sign_ins = var / SIGN_INS
         self._need_sign_ins = need_sign_ins
-        self._shown = False
+        self._shown = self._answered = False
         self._url = f"http://127.0.0.1:{settings.PORT}"
 
-    def answers(self) -> bool:
-        return _answers(f"{self._url}/livez")  # in production pages redirect to HTTPS
-
-    def show_when_ready(self) -> None:
-        """Call it once pages are answered; it waits for the demo's people, where there are any."""
-        if self._shown or (self._need_sign_ins and not self._sign_ins.exists()):
-            return
+    def show_when_ready(self) -> bool:
+        """Always False: the site runs until it is stopped. Workers leave the processors to the web
+        servers until these answer."""
+        if not self._answered and _answers(f"{self._url}/livez"):  # pages redirect to HTTPS
+            self._answered = True
+            self._on_answer()
+        if not self._answered or self._shown:
+            return False
+        if self._need_sign_ins and not self._sign_ins.exists():
+            return False
         self._shown = True
         seconds = time.monotonic() - self._started
         lines = [f"Concord answers at {self._url} (after {seconds:.0f} s). Ctrl-C stops it."]
@@ -118,6 +118,7 @@ class _Banner:
         lines.append(f"  logs and data: {env.var_dir()}")
         for line in ["", *lines, ""]:
             self._echo("concord", line)
+        return False
 
 
 def _answers(url: str) -> bool:
