@@ -189,7 +189,12 @@ def notes(counts: Mapping[str, Any]) -> list[tuple[str, str]]:
     """(what, in words) of what else there is to know before trusting the rows."""
     weights, near = counts.get("weights", {}), counts.get("near_duplicates", {})
     effective, n = weights.get("effective_rows"), weights.get("rows")
-    decided = {"votes": "by counting", "model": "by a model of the voters", "ruling": "by a person"}
+    decided = {
+        "votes": "by counting",
+        "model": "by a model of the voters",
+        "vote": "by one vote",
+        "ruling": "by a person",
+    }
     decided["label"] = "by the published label; nobody voted"
     labels = counts.get("labels", {})
     said = [

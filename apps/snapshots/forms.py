@@ -128,6 +128,7 @@ class SnapshotForm(PresetForm):
             ("soft", "Soft labels: every row says how probable its winner is, a tie one half"),
             ("kto", "Single answers, each desirable or not (for KTO); ties and both-bad stay in"),
         ],
+        help_text="Single votes are frozen as soft labels, whatever is chosen here.",
     )
     heldout_groups = forms.MultipleChoiceField(
         required=False,

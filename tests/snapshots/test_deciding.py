@@ -66,7 +66,7 @@ def test_a_single_vote_is_a_row_that_no_number_of_the_rule_judges() -> None:
     rows = {x.pair: x for x in made.lines["train"]}
     assert {n: x.winner for n, x in rows.items()} == {1: "a", 2: "b", 3: "tie", 5: "a", 6: "a"}
     assert {n: x.by for n, x in rows.items()} == dict.fromkeys((1, 2, 3), "vote") | dict.fromkeys(
-        (5, 6), "votes"
+        (5, 6), "model"
     )
     assert rows[1].confidence == rows[2].confidence > rows[6].confidence > rows[3].confidence == 0.5
     even = single(material([pair(1, "g", "x", "y")], {1: "ab"})).lines["train"]

@@ -8,14 +8,14 @@ from django.utils import timezone
 
 from apps.accounts.models import AuditEvent, Project, User
 from apps.common.errors import Conflict, DomainError
-from apps.labeling.models import Comparison, Slot, Vote
+from apps.labeling.models import Comparison, Prompt, Slot, Vote
 from apps.snapshots.models import SelectionReplay
 from apps.snapshots.services import selection
 from apps.snapshots.services.selection import (
     pool_of_project,
     selection_replay_run,
     selection_replay_start,
-    voted_pair_count,
+    voted_pairs,
 )
 from apps.snapshots.tasks import replay_selections
 from measures.selection import RIDGES
@@ -48,8 +48,23 @@ def test_too_few_votes_are_refused_with_the_number_needed(
     assert refused.value.code == "few_voted_pairs"
     assert not SelectionReplay.objects.exists()
     page = signed_in(emil).get(PAGE).content.decode()
-    assert "Not enough votes yet" in page
+    assert refused.value.message in page
     assert "Start the replay" not in page
+
+
+def test_too_few_groups_are_refused_before_a_replay_is_queued(
+    project: Project, votes: list[Comparison], emil: User, signed_in
+) -> None:
+    """Groups are what is held out; pairs without one go by their prompt."""
+    first = votes[0].prompt
+    Prompt.objects.filter(project=project).exclude(pk=first.pk).update(group_key="one")
+    Prompt.objects.filter(pk=first.pk).update(group_key="")
+    found = voted_pairs(project)
+    assert (found.groups, found.problem[0]) == (2, "few_groups")
+    with pytest.raises(DomainError, match=r"2 groups.* needs 5"):
+        selection_replay_start(project=project, by=emil)
+    assert not SelectionReplay.objects.exists()
+    assert found.problem[1] in signed_in(emil).get(PAGE).content.decode()
 
 
 def test_a_replay_is_started_on_the_page_run_by_the_scheduler_and_shown(
@@ -102,8 +117,8 @@ def test_programs_start_and_read_it(
 def test_votes_of_another_project_never_enter(project: Project, crowd: list[Comparison]) -> None:
     other = Project.objects.create(slug="other", name="Other")
     crowd_make(other, debates=3, start=200)
-    assert voted_pair_count(project) == len(crowd)
-    assert voted_pair_count(other) == 18
+    assert voted_pairs(project).n == len(crowd)
+    assert voted_pairs(other).n == 18
     pool = pool_of_project(other)
     assert (len(pool.x), int(pool.votes.sum())) == (18, 90)
     assert len(pool_of_project(project).x) == len(crowd)
@@ -117,7 +132,7 @@ def test_ties_audits_and_dropped_pairs_do_not_enter(
     measured = Vote.objects.filter(comparison=tied).first()
     Slot.objects.filter(task=repeated).update(kind=Slot.Kind.AUDIT, measures=measured)
     Comparison.objects.filter(pk=dropped.pk).update(state=Comparison.State.DROPPED)
-    assert len(pool_of_project(project).x) == len(crowd) - 3 == voted_pair_count(project)
+    assert len(pool_of_project(project).x) == len(crowd) - 3 == voted_pairs(project).n
 
 
 def test_a_replay_whose_process_ended_is_run_again_and_an_old_try_writes_nothing(

@@ -195,7 +195,7 @@ def _little_data(facts: Facts, method: Method) -> Iterator[Item]:
         f"Under {VERY_FEW_PAIRS if very else FEW_PAIRS:,} pairs a reward model overfits easily, "
         f"and so does a policy. {how} What rules can hold need not be learned.",
         f"{facts.pairs:,} pairs kept",
-        "Collect more pairs, where the model is unsure first; the learning curve in the dataset's "
+        "Collect more pairs; the learning curve in the dataset's "
         "report says whether more would help.",
     )
 
@@ -263,7 +263,7 @@ def _prompts(facts: Facts) -> Iterator[Item]:
             Kind.IMPROVE,
             "Few groups of prompts",
             "Splits go by group, so few of them leave little that is new to measure on.",
-            f"{facts.prompts:,} groups in the training rows",
+            f"{facts.prompts:,} group{'s' * (facts.prompts != 1)} in the training rows",
             f"Bring comparisons of at least {LEAST_UNITS} topics or prompts.",
         )
 

@@ -166,14 +166,15 @@ def _by_single(votes: Sequence[CurrentVote], reliability: Mapping[int, float]) -
         winner = ""
     else:
         winner = "a" if p_a > 0.5 else "b"
-    share = sum(vote.choice == winner for vote in votes) / len(votes)
+    certainty = max(p_a, 1 - p_a)
     return DecidedBy(
         winner,
         "" if winner else VOTE_TIE,
-        share,
+        share=sum(vote.choice == winner for vote in votes) / len(votes),
         p_a=p_a,
-        certainty=max(p_a, 1 - p_a),
-        by=BY_ONE if len(votes) == 1 else BY_VOTES,
+        certainty=certainty,
+        posterior=certainty,
+        by=BY_ONE if len(votes) == 1 else BY_MODEL,
     )
 
 

@@ -7,12 +7,14 @@ holds the row may write its result.
 
 import logging
 import random
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import numpy as np
 from django.db import IntegrityError, transaction
-from django.db.models import F, Q
+from django.db.models import CharField, Count, F, Q, Value
+from django.db.models.functions import Cast, Coalesce, NullIf
 from django.utils import timezone
 
 from apps.accounts.models import Project, User
@@ -23,7 +25,7 @@ from apps.snapshots.assembling.material import Material
 from apps.snapshots.models import SelectionReplay
 from apps.snapshots.recipe import JOIN, SnapshotRecipe
 from apps.snapshots.services.gathering import DECIDING_SLOTS, material_of
-from measures.selection import LEAST_PAIRS, Pool, Replay, pool_of, replay
+from measures.selection import LEAST_GROUPS, LEAST_PAIRS, Pool, Replay, pool_of, replay
 
 log = logging.getLogger(__name__)
 State = SelectionReplay.State
@@ -40,7 +42,7 @@ def selection_replay_start(
     one with the same limit.
 
     Errors: `Conflict` (`replay_under_way`) where one with another limit is; `DomainError`
-    (`few_voted_pairs`) with the number that is needed.
+    (`few_voted_pairs`, `few_groups`) with the number that is needed.
     """
     if most_per_prompt is not None and not 1 <= most_per_prompt <= MOST_PER_PROMPT:
         raise DomainError(
@@ -48,12 +50,9 @@ def selection_replay_start(
             code="bad_limit",
             field="most_per_prompt",
         )
-    n = voted_pair_count(project)
-    if n < LEAST_PAIRS:
-        raise DomainError(
-            f"{n:,} pairs have a vote for one of their answers; a replay needs {LEAST_PAIRS:,}.",
-            code="few_voted_pairs",
-        )
+    code, words = voted_pairs(project).problem
+    if code:
+        raise DomainError(words, code=code)
     try:
         with transaction.atomic():
             row = SelectionReplay.objects.create(
@@ -147,15 +146,45 @@ def pool_of_project(project: Project) -> Pool:
     )
 
 
-def voted_pair_count(project: Project) -> int:
-    """Of the pairs that a replay would be of; those with two equal answers are counted too."""
+@dataclass(frozen=True, slots=True)
+class VotedPairs:
+    """Pairs that a replay would be of, those with two equal answers among them, and the groups (or
+    prompts, of pairs without one) that are held out in turn."""
+
+    n: int
+    groups: int
+
+    @property
+    def problem(self) -> tuple[str, str]:
+        """Code and sentence of what is in the way of a replay; empty where nothing is."""
+        if self.n < LEAST_PAIRS:
+            return "few_voted_pairs", (
+                f"{self.n:,} pairs have a vote for one of their answers; a replay needs "
+                f"{LEAST_PAIRS:,}."
+            )
+        if self.groups < LEAST_GROUPS:
+            return "few_groups", (
+                f"The pairs are of {self.groups} groups; a replay holds groups out in turn and "
+                f"needs {LEAST_GROUPS}."
+            )
+        return "", ""
+
+
+def voted_pairs(project: Project) -> VotedPairs:
     cast = Vote.objects.filter(
         project=project, is_current=True, slot__kind__in=DECIDING_SLOTS, choice__in=("a", "b")
     )
     kept = cast.exclude(comparison__state=Comparison.State.DROPPED).exclude(
         comparison__decision__outcome=Decision.Outcome.DROPPED
     )
-    return kept.order_by().values("comparison").distinct().count()
+    unit = Coalesce(
+        NullIf("comparison__prompt__group_key", Value("")),
+        Cast("comparison__prompt", CharField()),
+    )
+    counts = kept.order_by().aggregate(
+        n=Count("comparison", distinct=True), groups=Count(unit, distinct=True)
+    )
+    return VotedPairs(**counts)
 
 
 def _sides(material: Material) -> dict[int, list[int]]:

@@ -11,7 +11,7 @@ from apps.common.http import Request
 from apps.snapshots.forms import SelectionForm
 from apps.snapshots.screens.selection import page_of
 from apps.snapshots.selectors.selection import replays_of
-from apps.snapshots.services.selection import selection_replay_start, voted_pair_count
+from apps.snapshots.services.selection import selection_replay_start, voted_pairs
 from measures.selection import LEAST_GROUPS, LEAST_PAIRS, MOST_VOTES, SEEDS
 
 
@@ -19,19 +19,19 @@ from measures.selection import LEAST_GROUPS, LEAST_PAIRS, MOST_VOTES, SEEDS
 @project_page(READERS)
 def selection(request: Request) -> HttpResponse:
     replays = [page_of(row) for row in replays_of(request.project)]
-    n = voted_pair_count(request.project)
+    found = voted_pairs(request.project)
     context = {
         "page_title": "Selection replay",
         "nav": "ready",
         "form": SelectionForm(),
-        "n": n,
+        "n": found.n,
         "least": LEAST_PAIRS,
         "least_groups": LEAST_GROUPS,
         "seeds": SEEDS,
         "most_votes": MOST_VOTES,
         "under_way": any(one.row.ended_at is None for one in replays),
         "may_start": request.role in STAFF,
-        "enough": n >= LEAST_PAIRS,
+        "problem": found.problem[1],
         "replays": replays,
     }
     return render(request, "snapshots/selection.html", context)
