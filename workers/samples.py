@@ -132,6 +132,8 @@ class Output:
     disagreement: float | None = None
     other_response: str | None = None
     other_score: float | None = None
+    judge_score: float | None = None
+    other_judge_score: float | None = None
 
 
 def publish_outputs(context: RunContext, outputs: Sequence[Output]) -> None:

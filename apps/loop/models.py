@@ -19,15 +19,15 @@ class Pipeline(Named):
     """A recipe of rounds. What it says stands in its versions, of which the newest counts.
 
     `counted_pairs`: accepted pairs of the project when its last dataset was frozen; what there is
-    beyond them is fresh. `armed`: its trigger may start a round; after it has, it may again once
-    fewer fresh pairs are there than it asks for.
+    beyond them is fresh. `disarmed`: triggers that held when a round was started by itself; each
+    may start one again once it has not held for a moment.
     """
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="pipelines")
     name = models.CharField(max_length=80)
     created_by = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="+")
     counted_pairs = models.PositiveIntegerField(default=0)
-    armed = models.BooleanField(default=True)
+    disarmed = models.JSONField(default=list, help_text="names of triggers")
 
     class Meta:
         ordering = ["-created_at"]
@@ -42,9 +42,8 @@ class Pipeline(Named):
 class PipelineVersion(models.Model):
     """What a pipeline said at a time. A trigger of the database refuses every change.
 
-    `steps`: `apps.loop.recipe.Step` as JSON, in order. `trigger_pairs`: so many fresh accepted
-    pairs start a round; null: people and programs alone do. `budget_minutes`: of its freezes' and
-    runs' wall time, waiting for a machine included and waiting for people not; null is no limit.
+    `steps`: `apps.loop.recipe.Step` as JSON, in order. The other columns are the fields of
+    `apps.loop.recipe.Rules`.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -52,7 +51,17 @@ class PipelineVersion(models.Model):
     number = models.PositiveIntegerField()
     steps = models.JSONField()
     trigger_pairs = models.PositiveIntegerField(null=True)
+    trigger_age_days = models.PositiveIntegerField(null=True)
+    trigger_drift = models.BooleanField(default=False)
+    trigger_every_days = models.PositiveIntegerField(null=True)
+    trigger_at_hour = models.PositiveSmallIntegerField(default=6)
     budget_minutes = models.PositiveIntegerField(null=True)
+    budget_votes = models.PositiveIntegerField(null=True)
+    budget_gpu_hours = models.FloatField(null=True)
+    budget_money = models.FloatField(null=True)
+    price_vote = models.FloatField(null=True)
+    price_gpu_hour = models.FloatField(null=True)
+    currency = models.CharField(max_length=8, blank=True)
     created_by = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -80,6 +89,10 @@ class Round(Named):
         HAND = "hand", "by hand"
         API = "api", "by API"
         PAIRS = "pairs", "by fresh pairs"
+        AGE = "age", "by the age of the reward model"
+        DRIFT = "drift", "by a model that drifted"
+        SCHEDULE = "schedule", "by its schedule"
+        PAST = "past", "of past runs"  # that the pipeline was made of
 
     LIVE_STATES = ("running", "waiting", "paused")
     MOVING_STATES = ("running", "waiting")
@@ -89,7 +102,7 @@ class Round(Named):
     version = models.ForeignKey(PipelineVersion, on_delete=models.CASCADE, related_name="rounds")
     number = models.PositiveIntegerField()
     state = models.CharField(max_length=8, choices=State.choices, default=State.RUNNING)
-    trigger = models.CharField(max_length=5, choices=Trigger.choices)
+    trigger = models.CharField(max_length=8, choices=Trigger.choices)
     started_by = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="+")
     fresh_pairs = models.PositiveIntegerField(default=0, help_text="when it started")
     paused_by = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="+")

@@ -8,18 +8,55 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-FREEZE, RUN, APPROVE, PROMOTE = "freeze", "run", "approve", "promote"  # kinds of steps
+FREEZE, RUN, SELECT = "freeze", "run", "select"  # kinds of steps that machines do
+LABEL, DECIDE, APPROVE, AUDIT, PROMOTE = "label", "decide", "approve", "audit", "promote"  # people
 STEP, PREVIOUS, FIXED = "step", "previous", "fixed"  # where an input comes from
 SNAPSHOT, CHECKPOINT, ARTIFACT = "snapshot", "checkpoint", "artifact"
 TITLES = {
+    "generate": "Generate pairs of answers",
+    "select": "Choose which pairs people label",
+    "label": "People label the pairs",
+    "decide": "Reviewers decide the disputes",
     "freeze": "Freeze the dataset",
     "reward": "Train the reward model",
     "assess": "Assess the reward model",
     "approve": "Approve the reward model",
     "policy": "Train the policy",
     "evaluate": "Evaluate the policy",
+    "audit": "People audit the policy",
     "promote": "Promote the policy",
 }  # by key, in order
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What starts a pipeline's rounds by themselves, and what ends one in order; None is no such
+    rule. Columns of `PipelineVersion`, fields of forms and of the API have these names.
+
+    trigger_pairs: fresh accepted pairs. trigger_age_days: of the newest reward model.
+    trigger_drift: a watched model differs from its baseline. trigger_every_days: at the hour
+    `trigger_at_hour`, UTC, from the day on which the version was saved.
+
+    budget_minutes: wall time of freezes and runs. budget_votes: on the round's generated pairs,
+    else of the project while the round lasts. budget_gpu_hours: of processes on GPU queues.
+    budget_money: votes and GPU hours by their prices, in `currency`.
+    """
+
+    trigger_pairs: int | None = None
+    trigger_age_days: int | None = None
+    trigger_drift: bool = False
+    trigger_every_days: int | None = None
+    trigger_at_hour: int = 6
+    budget_minutes: int | None = None
+    budget_votes: int | None = None
+    budget_gpu_hours: float | None = None
+    budget_money: float | None = None
+    price_vote: float | None = None
+    price_gpu_hour: float | None = None
+    currency: str = ""
+
+
+RULE_NAMES = tuple(one.name for one in fields(Rules))
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +72,13 @@ class Source:
 @dataclass(frozen=True, slots=True)
 class Step:
     """key: unique in a pipeline, see `TITLES`. run_kind, config, seed, queue, layout, processes,
-    launcher, priority: of a run, as the run `copied_from` had them. recipe: of a freeze. of: the
-    step whose model people approve or promote; stage: to which."""
+    launcher, priority: of a run, as the run `copied_from` had them. recipe: of a freeze. plan: of a
+    selection, see `SelectionPlan`. of: the step whose model people approve, audit or promote;
+    stage: to which.
+
+    Of labeling: `share` of the generated pairs, in percent, that must have their votes; `hours`
+    after which the round continues without the rest; `pairs`: where nothing is generated, the fresh
+    accepted pairs that it waits for."""
 
     key: str
     kind: str
@@ -54,6 +96,10 @@ class Step:
     recipe: Mapping[str, Any] = field(default_factory=dict)
     of: str = ""
     stage: str = ""
+    plan: Mapping[str, Any] = field(default_factory=dict)
+    share: int = 90
+    hours: int | None = None
+    pairs: int | None = None
 
     @property
     def title(self) -> str:

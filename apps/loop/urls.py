@@ -14,6 +14,7 @@ urlpatterns = [
     path("<slug:slug>/demo/", views.demo_results, name="demo_results"),
     path("<slug:slug>/pipelines/", pipelines.pipelines, name="pipelines"),
     path("<slug:slug>/pipelines/new/", pipelines.pipeline_new, name="pipeline_new"),
+    path("<slug:slug>/pipelines/template/", pipelines.pipeline_template, name="pipeline_template"),
     path(_PIPELINE, pipelines.pipeline, name="pipeline"),
     path(f"{_PIPELINE}edit/", pipelines.pipeline_edit, name="pipeline_edit"),
     path(f"{_PIPELINE}start/", pipelines.pipeline_start, name="pipeline_start"),

@@ -135,6 +135,8 @@ class Channel(models.Model):
         INCIDENTS = "incidents", "incidents"
         STAGES = "stages", "models in service"
         BOTH = "both", "incidents and models in service"
+        ROUNDS = "rounds", "rounds"
+        ALL = "all", "everything"
 
     id = models.BigAutoField(primary_key=True)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="channels")
@@ -170,7 +172,7 @@ class Delivery(models.Model):
     incident = models.ForeignKey(
         Incident, null=True, blank=True, on_delete=models.CASCADE, related_name="deliveries"
     )
-    event = models.CharField(max_length=14)  # opened, escalated, resolved, stage, test
+    event = models.CharField(max_length=24)  # opened, escalated, resolved, test, stage.changed …
     body = models.JSONField(default=dict)
     state = models.CharField(max_length=7, choices=State.choices, default=State.PENDING)
     tries = models.PositiveSmallIntegerField(default=0)

@@ -116,6 +116,7 @@ COVERED = [
     operations.automatic_suite_again("p", "r"),
     operations.pipelines("p"),
     operations.pipeline_make("p", {}),
+    operations.pipeline_from_template("p", {}),
     operations.pipeline("p", "l"),
     operations.pipeline_change("p", "l", {}),
     operations.rounds("p", "l", offset=0, limit=1),

@@ -346,8 +346,8 @@ def test_a_channel_hears_what_it_was_made_for(
         for tells in Channel.Tells.values
     }
     serve(model)
-    heard = set(Delivery.objects.filter(event="stage").values_list("channel", flat=True))
-    assert heard == {made["stages"].pk, made["both"].pk}
+    heard = set(Delivery.objects.filter(event="stage.changed").values_list("channel", flat=True))
+    assert heard == {made[tells].pk for tells in ("stages", "both", "all")}
     with pytest.raises(DomainError) as raised:
         channels.channel_update(
             project=project, channel_id=made["both"].pk, user=emil, tells="everything"

@@ -1117,6 +1117,8 @@ PIPELINE = "/projects/{slug}/pipelines/{pipeline_id}"
 ROUNDS = [
     page("loop:pipelines", STAFF),
     page("loop:pipeline_new", STAFF),
+    page("loop:pipeline_template", STAFF),
+    post("loop:pipeline_template", STAFF, ok=422),
     post("loop:pipeline_new", STAFF, ok=422),
     page("loop:pipeline", STAFF, args=NO_PIPELINE, ok=404),
     page("loop:pipeline_edit", STAFF, args=NO_PIPELINE, ok=404),
@@ -1125,6 +1127,12 @@ ROUNDS = [
     page("loop:round", STAFF, args=NO_ROUND, ok=404),
     post("loop:round_act", STAFF, args=NO_ROUND, ok=404),
     api("GET /projects/{slug}/pipelines", STAFF),
+    api(
+        "POST /projects/{slug}/pipelines/from-template",
+        STAFF,
+        data={"template": "dpo", "size": "demo", "policy": "none", "prompts": "none", "name": "N"},
+        ok=404,
+    ),
     # the world's run is a drill
     api(
         "POST /projects/{slug}/pipelines",

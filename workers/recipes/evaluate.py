@@ -87,13 +87,14 @@ def run(context: RunContext) -> dict[str, Any]:
     publish_outputs(
         context,
         [
-            Output(row.messages, given.text, score, None, other.text, other_score)
-            for row, given, score, other, other_score in zip(
+            Output(row.messages, given.text, score, None, other.text, other_score, *judged)
+            for row, given, score, other, other_score, judged in zip(
                 rows,
                 policy,
                 scores["reward"],
                 sft,
                 sft_scores["reward"],
+                _judged(scores, sft_scores, len(rows)),
                 strict=True,
             )
         ],
@@ -108,6 +109,15 @@ def run(context: RunContext) -> dict[str, Any]:
     )
     context.progress(1, 1, "done")
     return {"step": 1, **report}
+
+
+def _judged(
+    scores: Mapping[str, Sequence[float]], others: Mapping[str, Sequence[float]], n: int
+) -> list[tuple[float | None, float | None]]:
+    """The judge's scores of both answers, row by row; None where there is no judge."""
+    if "judge" not in scores:
+        return [(None, None)] * n
+    return list(zip(scores["judge"], others["judge"], strict=True))
 
 
 def _sources(context: RunContext, settings: EvaluateSettings) -> dict[str, RewardSource]:

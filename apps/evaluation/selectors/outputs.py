@@ -38,6 +38,8 @@ class Output:
     disagreement: float | None = None
     other: str = ""
     other_score: float | None = None
+    judge_score: float | None = None
+    other_judge_score: float | None = None
     sample: int | None = None
     model: str = ""
     other_model: str = ""
@@ -111,6 +113,8 @@ def _output(number: int, row: Mapping[str, Any]) -> Output:
         disagreement=number_in(row, "disagreement"),
         other=text_in(row, "other_response"),
         other_score=number_in(row, "other_score"),
+        judge_score=number_in(row, "judge_score"),
+        other_judge_score=number_in(row, "other_judge_score"),
     )
 
 

@@ -17,7 +17,8 @@ from apps.common.models import one_line
 from apps.evaluation.models import PromotionRequest, Stage, StageChange
 from apps.evaluation.models.promotion import LONGEST_REASON
 from apps.evaluation.selectors.promotion import back_of, stage_check, stage_now
-from apps.monitoring.services.notifications import iso, page_url, stage_tell
+from apps.monitoring.models import Channel
+from apps.monitoring.services.notifications import iso, page_url, project_tell
 from apps.training.models import Checkpoint
 
 _Cause = StageChange.Cause
@@ -177,7 +178,12 @@ def _told(change: StageChange, before: Checkpoint | None) -> None:
             "reason": change.reason,
         },
     )
-    stage_tell(project=change.project, body=stage_message(change, before))
+    project_tell(
+        project=change.project,
+        about=Channel.Tells.STAGES,
+        event="stage.changed",
+        body=stage_message(change, before),
+    )
 
 
 VERBS = {

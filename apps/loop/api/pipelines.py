@@ -1,24 +1,26 @@
 """The API of pipelines and their rounds."""
 
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any, Literal
 
 from django.http import HttpRequest
+from django.utils import timezone
 from ninja import Field, Query, Router, Schema, Status
 
 from apps.accounts.api_auth import needs
 from apps.accounts.permissions import STAFF, project_for
 from apps.loop.models import Pipeline, Round
-from apps.loop.recipe import TITLES
+from apps.loop.recipe import RULE_NAMES, TITLES, Rules
 from apps.loop.selectors import pipelines as selectors
-from apps.loop.services.pipelines import (
-    LONGEST_BUDGET,
-    StepChange,
-    pipeline_change,
-    pipeline_make,
-)
+from apps.loop.selectors.figures import Rate, RoundFigures, figures_by_round
+from apps.loop.selectors.rules import next_due, rules_of, spent_of
+from apps.loop.services.pipelines import StepChange, pipeline_change, pipeline_make
 from apps.loop.services.rounds import round_act, round_advance, round_start
+from apps.loop.services.templates import pipeline_from_template
+from apps.snapshots.selectors.snapshots import snapshot_get
 from apps.training.selectors import run_get
+from apps.training.selectors.pages import checkpoint_get
 
 router = Router(tags=["rounds"])
 ALL = "/projects/{slug}/pipelines"
@@ -27,37 +29,72 @@ ROUNDS = "/projects/{slug}/pipelines/{pipeline_id}/rounds"
 ROUND = "/projects/{slug}/pipelines/{pipeline_id}/rounds/{number}"
 
 
+class RulesSchema(Schema):
+    """What starts rounds by themselves, and what ends one in order; null is no such rule."""
+
+    trigger_pairs: int | None = Field(None, description="fresh accepted pairs")
+    trigger_age_days: int | None = Field(None, description="of the newest reward model")
+    trigger_drift: bool = Field(False, description="a watched model differs from its baseline")
+    trigger_every_days: int | None = Field(None, description="a schedule, from the next such hour")
+    trigger_at_hour: int = Field(6, description="of the schedule, 0 to 23, UTC")
+    budget_minutes: int | None = Field(None, description="wall time of freezes and runs")
+    budget_votes: int | None = Field(
+        None, description="on the round's generated pairs, else of the project while it lasts"
+    )
+    budget_gpu_hours: float | None = None
+    budget_money: float | None = Field(None, description="needs a price")
+    price_vote: float | None = None
+    price_gpu_hour: float | None = None
+    currency: str = ""
+
+
 class PipelineStepOut(Schema):
-    key: str = Field(description="freeze, reward, assess, approve, policy, evaluate, promote")
-    kind: str = Field(description="freeze, run, approve, promote")
+    key: str = Field(
+        description="generate, select, label, decide, freeze, reward, assess, approve, policy, "
+        "evaluate, audit, promote"
+    )
+    kind: str = Field(description="run, select, label, decide, freeze, approve, audit, promote")
     enabled: bool
     copied_from: str = Field(description="the run whose settings it takes; empty for other kinds")
     inputs: dict[str, dict[str, str]] = Field(
         description="role: origin (step, previous, fixed), step, and the type and id that stand in"
     )
     stage: str = Field(description="to which a policy is promoted; empty for other kinds")
+    share: int = Field(description="of labeling: percent of the pairs that must have their votes")
+    hours: int | None = Field(
+        description="of labeling: after which the round continues; null: never"
+    )
+    pairs: int | None = Field(
+        description="of labeling: fresh accepted pairs to wait for where nothing is generated"
+    )
+    plan: dict[str, Any] = Field(description="of a selection")
 
 
-class PipelineOut(Schema):
+class PipelineOut(RulesSchema):
     id: str
     name: str
     version: int
     created_at: datetime
-    trigger_pairs: int | None = Field(
-        description="so many fresh accepted pairs start a round; null: by hand or API alone"
-    )
-    budget_minutes: int | None = Field(description="of a round's freezes and runs; null: no limit")
     fresh_pairs: int = Field(description="accepted since its last dataset was frozen")
-    armed: bool = Field(description="whether its trigger may start a round")
+    disarmed: list[str] = Field(description="triggers that hold since they started a round")
+    next_due: datetime | None = Field(description="by its schedule")
     live_round: int | None = Field(description="the number of the round that has not ended")
     steps: list[PipelineStepOut]
 
 
-class PipelineIn(Schema):
+class PipelineIn(RulesSchema):
     run: str = Field(description="a finished run: the pipeline repeats what led to it")
     name: str
-    trigger_pairs: int | None = Field(None, ge=1, lt=2**31)
-    budget_minutes: int | None = Field(None, ge=1, le=LONGEST_BUDGET)
+    as_round: bool = Field(False, description="show those runs as the first round")
+
+
+class PipelineTemplateIn(RulesSchema):
+    template: str = Field(description="reward, dpo or ppo")
+    size: str = Field(description="lora (pretrained, on a GPU) or demo (small, on processors)")
+    policy: str = Field(description="the model that training starts from")
+    prompts: str = Field(description="a dataset with prompts")
+    generates: bool = Field(False, description="people label fresh pairs of the policy first")
+    name: str
 
 
 class StepChangeIn(Schema):
@@ -66,15 +103,17 @@ class StepChangeIn(Schema):
     previous: bool | None = Field(
         None, description="whether its input `sft` is what the round before trained"
     )
+    share: int | None = None
+    hours: int | None = Field(None, description="0: no limit")
+    pairs: int | None = None
+    plan: dict[str, Any] | None = None
 
 
-class PipelineChangeIn(Schema):
+class PipelineChangeIn(RulesSchema):
     """What is left out stays as it is."""
 
     seen_version: int = Field(ge=1, description="the version that you looked at")
     name: str | None = None
-    trigger_pairs: int | None = Field(None, ge=1, lt=2**31, description="null: none")
-    budget_minutes: int | None = Field(None, ge=1, le=LONGEST_BUDGET, description="null: none")
     stage: str = ""
     steps: dict[str, StepChangeIn] = {}
 
@@ -115,20 +154,39 @@ class PipelineRoundOut(Schema):
     number: int
     version: int
     state: str = Field(description="running, waiting, paused, finished, stopped")
-    trigger: str = Field(description="hand, api, pairs")
+    trigger: str = Field(description="hand, api, pairs, age, drift, schedule, past")
     started_by: str | None
     fresh_pairs: int = Field(description="when it started")
     created_at: datetime
     ended_at: datetime | None
     reason: str = Field(description="why it was stopped")
     machine_seconds: float = Field(description="wall time of its freezes and runs")
+    votes: int = Field(description="that count against its budget")
+    gpu_hours: float
+    money: float | None = Field(description="by the prices of its version; null without any")
     waits_for: RoundWaitOut | None
     accuracy: RoundRateOut | None = Field(description="of the reward model on held-out rows")
     win_rate: RoundRateOut | None = Field(description="against its baseline, by the judge")
     compared_with: int | None = Field(
         description="the newest earlier round evaluated under the same protocol"
     )
-    change: float | None = Field(description="of the win rate since that round")
+    change: RoundRateOut | None = Field(
+        description="of the win rate since that round, paired by prompts, −1 to 1"
+    )
+    new_people: RoundRateOut | None = Field(
+        description="accuracy of the reward model on votes of people it never met"
+    )
+    by_people: RoundRateOut | None = Field(
+        description="win rate of the policy in the newest head-to-head that ended"
+    )
+    kl: float | None = Field(description="nats from the baseline per answer")
+    length: float | None = Field(description="mean tokens of the policy's answers")
+    baseline_length: float | None
+    agreement: RoundRateOut | None = Field(
+        description="of two votes on one of the pairs that the round generated"
+    )
+    equal: RoundRateOut | None = Field(description="of those votes, for neither answer")
+    simulated: int = Field(description="of those votes")
     steps: list[RoundStepOut]
 
 
@@ -146,15 +204,15 @@ def _pipeline(request: HttpRequest, slug: str, pipeline_id: str) -> Pipeline:
 def _out(row: Pipeline) -> PipelineOut:
     version = selectors.version_now(row)
     live = next((one for one in selectors.rounds_of(row)[:1] if one.is_live), None)
+    rules = rules_of(version)
     return PipelineOut(
         id=row.pk,
         name=row.name,
         version=version.number,
         created_at=row.created_at,
-        trigger_pairs=version.trigger_pairs,
-        budget_minutes=version.budget_minutes,
         fresh_pairs=selectors.fresh_pairs(row),
-        armed=row.armed,
+        disarmed=row.disarmed,
+        next_due=next_due(version, rules, timezone.now()),
         live_round=live.number if live else None,
         steps=[
             PipelineStepOut(
@@ -172,21 +230,26 @@ def _out(row: Pipeline) -> PipelineOut:
                     for role, one in step.inputs.items()
                 },
                 stage=step.stage,
+                share=step.share,
+                hours=step.hours,
+                pairs=step.pairs,
+                plan=dict(step.plan),
             )
             for step in selectors.steps_of(version)
         ],
+        **asdict(rules),
     )
 
 
-def _rate(found: selectors.Rate | None) -> RoundRateOut | None:
+def _rate(found: Rate | None) -> RoundRateOut | None:
     if found is None:
         return None
     return RoundRateOut(value=found.value, low=found.low, high=found.high, n=found.n, of=found.of)
 
 
-def _round_out(row: Round, figures: selectors.RoundFigures) -> PipelineRoundOut:
+def _round_out(row: Round, figures: RoundFigures) -> PipelineRoundOut:
     steps = selectors.round_steps(row)
-    wait = selectors.wait_of(row, steps)
+    wait, spent = selectors.wait_of(row, steps), spent_of(row, steps)
     return PipelineRoundOut(
         pipeline=row.pipeline_id,
         number=row.number,
@@ -198,13 +261,24 @@ def _round_out(row: Round, figures: selectors.RoundFigures) -> PipelineRoundOut:
         created_at=row.created_at,
         ended_at=row.ended_at,
         reason=row.reason,
-        machine_seconds=round(selectors.spent_seconds(row, steps), 1),
+        machine_seconds=round(spent.seconds, 1),
+        votes=spent.votes,
+        gpu_hours=round(spent.gpu_hours, 3),
+        money=spent.money,
         waits_for=wait
         and RoundWaitOut(step=wait.step, words=wait.words, who=wait.who, url=wait.url),
         accuracy=_rate(figures.accuracy),
         win_rate=_rate(figures.win_rate),
         compared_with=figures.before[0] if figures.before else None,
-        change=figures.change,
+        change=_rate(figures.change),
+        new_people=_rate(figures.new_people),
+        by_people=_rate(figures.by_people),
+        kl=figures.kl,
+        length=figures.length,
+        baseline_length=figures.baseline_length,
+        agreement=_rate(figures.agreement),
+        equal=_rate(figures.equal),
+        simulated=figures.simulated,
         steps=[
             RoundStepOut(
                 key=one.key,
@@ -228,7 +302,7 @@ def _round_out(row: Round, figures: selectors.RoundFigures) -> PipelineRoundOut:
 
 def _round_alone(row: Round) -> PipelineRoundOut:
     earlier = selectors.rounds_of(row.pipeline).filter(number__lte=row.number)
-    return _round_out(row, selectors.figures_by_round(list(earlier))[row.number])
+    return _round_out(row, figures_by_round(list(earlier))[row.number])
 
 
 @router.get(ALL, auth=needs("read"), response=list[PipelineOut], summary="Pipelines")
@@ -245,9 +319,45 @@ def pipeline_create(request: HttpRequest, slug: str, payload: PipelineIn) -> Sta
     """The runs behind it and the newest that followed from it give each step its settings. 409 for
     a name that another pipeline has (name_taken)."""
     project, _ = project_for(request.user, slug, STAFF)
-    asked = payload.dict()
-    run = run_get(project=project, run_id=asked.pop("run"))
-    return Status(201, _out(pipeline_make(project=project, run=run, user=request.user, **asked)))
+    made = pipeline_make(
+        project=project,
+        run=run_get(project=project, run_id=payload.run),
+        name=payload.name,
+        user=request.user,
+        rules=_rules(payload),
+        as_round=payload.as_round,
+    )
+    return Status(201, _out(made))
+
+
+def _rules(payload: RulesSchema) -> Rules:
+    return Rules(**payload.dict(include=set(RULE_NAMES)))
+
+
+@router.post(
+    f"{ALL}/from-template",
+    auth=needs("train"),
+    response={201: PipelineOut},
+    summary="Make a pipeline of a template",
+)
+def pipeline_create_from_template(
+    request: HttpRequest, slug: str, payload: PipelineTemplateIn
+) -> Status:
+    """For a project that has trained nothing yet. 409 for a name that another pipeline has
+    (name_taken)."""
+    project, _ = project_for(request.user, slug, STAFF)
+    made = pipeline_from_template(
+        project=project,
+        template=payload.template,
+        size=payload.size,
+        policy=checkpoint_get(project=project, checkpoint_id=payload.policy),
+        prompts=snapshot_get(project=project, snapshot_id=payload.prompts),
+        generates=payload.generates,
+        name=payload.name,
+        user=request.user,
+        rules=_rules(payload),
+    )
+    return Status(201, _out(made))
 
 
 @router.get(ONE, auth=needs("read"), response=PipelineOut, summary="A pipeline")
@@ -263,14 +373,13 @@ def pipeline_update(
     (changed_meanwhile)."""
     found = _pipeline(request, slug, pipeline_id)
     version = selectors.version_now(found)
-    given = payload.dict(exclude_unset=True)
+    given = payload.dict(exclude_unset=True, include=set(RULE_NAMES))
     pipeline_change(
         pipeline=found,
         user=request.user,
         seen_version=payload.seen_version,
         name=payload.name if payload.name is not None else found.name,
-        trigger_pairs=given.get("trigger_pairs", version.trigger_pairs),
-        budget_minutes=given.get("budget_minutes", version.budget_minutes),
+        rules=replace(rules_of(version), **given),
         stage=payload.stage,
         steps={key: StepChange(**one.dict()) for key, one in payload.steps.items()},
     )
@@ -289,7 +398,7 @@ def rounds(
 ) -> list[PipelineRoundOut]:
     """Newest first."""
     every = list(selectors.rounds_of(_pipeline(request, slug, pipeline_id)))
-    figures = selectors.figures_by_round(every)
+    figures = figures_by_round(every)
     return [_round_out(row, figures[row.number]) for row in every[offset : offset + limit]]
 
 

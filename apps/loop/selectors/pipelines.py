@@ -2,25 +2,25 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import timedelta
 from typing import Any
 
 from django.db.models import QuerySet
 from django.urls import reverse
-from django.utils import timezone
 
 from apps.accounts.models import Project
 from apps.common.errors import Missing
-from apps.common.numbers import is_number
 from apps.evaluation.selectors.promotion import decision_of, requests_for
-from apps.evaluation.selectors.protocols import protocol_of_run
 from apps.labeling.models import Decision
 from apps.loop.models import Pipeline, PipelineVersion, Round, RoundStep
 from apps.loop.recipe import (
     APPROVE,
+    AUDIT,
     CHECKPOINT,
+    DECIDE,
     FIXED,
     FREEZE,
+    LABEL,
     PROMOTE,
     RUN,
     SNAPSHOT,
@@ -30,13 +30,12 @@ from apps.loop.recipe import (
     Step,
     steps_from_json,
 )
+from apps.loop.selectors.labeling import generation_of, labeled
 from apps.snapshots.models import Snapshot
-from apps.snapshots.recipe import DEV, HELDOUT_ANNOTATORS, HELDOUT_GROUPS, PUBLIC_TEST
-from apps.training.models import Artifact, Checkpoint, Run
+from apps.training.models import Artifact, Checkpoint
 from apps.training.services.kinds import Input
 
 _ACCEPTED = (Decision.Outcome.ACCEPTED, Decision.Outcome.ADJUDICATED)
-_HELD_OUT = (HELDOUT_GROUPS, HELDOUT_ANNOTATORS, PUBLIC_TEST, DEV)  # the first that there is
 _Step = RoundStep.State
 
 
@@ -93,21 +92,6 @@ def fresh_pairs(pipeline: Pipeline) -> int:
     return max(0, accepted_pairs(pipeline.project) - pipeline.counted_pairs)
 
 
-def steps_seconds(steps: list[RoundStep], now: datetime) -> float:
-    """Wall time of those that are freezes and runs, waiting for a machine included."""
-    return sum(
-        ((step.ended_at or now) - step.started_at).total_seconds()
-        for step in steps
-        if step.kind in (FREEZE, RUN) and step.started_at is not None
-    )
-
-
-def spent_seconds(row: Round, steps: list[RoundStep]) -> float:
-    """Wall time of a round's freezes and runs, of those that were done again too; what people took
-    to decide is not in it."""
-    return row.spent_s + steps_seconds(steps, row.ended_at or timezone.now())
-
-
 # What a step reads.
 
 
@@ -124,11 +108,16 @@ def source_resolved(row: Round, source: Source) -> Input | None:
         given = _output(earlier.order_by("-round__number"))
     if given is not None or not source.id:
         return given
+    return source_given(row.project_id, source)
+
+
+def source_given(project_id: str, source: Source) -> Input | None:
+    """What a source names by its id; None where that is gone."""
     models: Mapping[str, Any] = {SNAPSHOT: Snapshot, CHECKPOINT: Checkpoint}
     if source.type in models:
-        rows = models[source.type].objects.filter(pk=source.id, project=row.project_id)
+        rows = models[source.type].objects.filter(pk=source.id, project=project_id)
     else:
-        rows = Artifact.objects.filter(pk=source.id, run__project=row.project_id)
+        rows = Artifact.objects.filter(pk=source.id, run__project=project_id)
     found: Input | None = rows.first()
     return found
 
@@ -173,6 +162,17 @@ def wait_of(row: Round, steps: list[RoundStep]) -> Wait | None:
 
 def _wait_of_step(row: Round, step: RoundStep) -> Wait:
     slug, title = row.project.slug, TITLES[step.key]
+    if step.kind in (LABEL, DECIDE) and step.state == _Step.WAITING:
+        return _wait_of_votes(row, step)
+    if step.kind == AUDIT and step.checkpoint is not None and step.state == _Step.WAITING:
+        sheet = step.checkpoint.audit_sheets.filter(state="open").first()
+        if sheet is None:
+            url = reverse("evaluation:sheet_new", args=[slug])
+            return Wait(
+                step.key, "Nobody has made an audit sheet yet.", "an engineer or admin", url
+            )
+        url = reverse("evaluation:sheet", args=[slug, sheet.pk])
+        return Wait(step.key, "An audit sheet of the policy is open.", "whoever judges it", url)
     run_url = reverse("training:run", args=[slug, step.run_id]) if step.run_id else ""
     if step.state == _Step.FAILED:
         return Wait(step.key, f"{title}: {step.problem}", "an engineer", run_url)
@@ -199,82 +199,28 @@ def _wait_of_step(row: Round, step: RoundStep) -> Wait:
     return Wait(step.key, f"{title}.", "a machine", "")
 
 
+def _wait_of_votes(row: Round, step: RoundStep) -> Wait:
+    slug, wanted = row.project.slug, _wanted(row, step)
+    found = labeled(row)
+    if step.kind == DECIDE:
+        words = f"A reviewer must decide disputed pairs: {found.disputed:,}."
+        return Wait(step.key, words, "a reviewer", reverse("agreement:disputes", args=[slug]))
+    url = reverse("labeling:label", args=[slug])
+    if generation_of(row) is None:
+        words = f"{fresh_pairs(row.pipeline):,} of {wanted.pairs or 0:,} fresh pairs are accepted."
+    elif not found.n:
+        return Wait(step.key, "The pairs are being put into the label queue.", "a machine", "")
+    else:
+        words = f"{found.voted:,} of {found.n:,} pairs have their votes; {wanted.share} % must."
+    if wanted.hours is not None and step.started_at is not None:
+        until = step.started_at + timedelta(hours=wanted.hours)
+        words += f" It continues without the rest at {until:%Y-%m-%d %H:%M} UTC."
+    return Wait(step.key, words, "annotators", url)
+
+
+def _wanted(row: Round, step: RoundStep) -> Step:
+    return next(one for one in steps_of(row.version) if one.key == step.key)
+
+
 def _stage_of(row: Round, step: RoundStep) -> str:
-    return next((one.stage for one in steps_of(row.version) if one.key == step.key), "")
-
-
-# What a round measured.
-
-
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """A share with its 95 % interval, None where it has none; n: pairs or prompts; of: the split,
-    or the first characters of the protocol's hash."""
-
-    value: float
-    low: float | None
-    high: float | None
-    n: int | None
-    of: str
-
-
-@dataclass(frozen=True, slots=True)
-class RoundFigures:
-    """accuracy: of the reward model on rows it never learned from; win_rate: of the policy against
-    its baseline, by the judge. before: the newest earlier round measured under the same protocol,
-    with its win rate; None where there is none, and nothing is compared."""
-
-    accuracy: Rate | None
-    win_rate: Rate | None
-    before: tuple[int, Rate] | None = None
-
-    @property
-    def change(self) -> float | None:
-        """Win rate less that of the round before, −1 to 1."""
-        if self.win_rate is None or self.before is None:
-            return None
-        return self.win_rate.value - self.before[1].value
-
-
-def figures_by_round(rows: list[Round]) -> dict[int, RoundFigures]:
-    """{number: figures} of rounds of one pipeline; each is compared with those among `rows`."""
-    steps: dict[str, dict[str, RoundStep]] = {row.pk: {} for row in rows}
-    found = RoundStep.objects.filter(round__in=rows, key__in=("reward", "evaluate"))
-    for step in found.filter(state=_Step.DONE).select_related("run"):
-        steps[step.round_id][step.key] = step
-    figures: dict[int, RoundFigures] = {}
-    newest: dict[str, tuple[int, Rate]] = {}  # by protocol
-    for row in sorted(rows, key=lambda one: one.number):
-        reward, evaluate = (steps[row.pk].get(key) for key in ("reward", "evaluate"))
-        win, protocol = _win_rate(evaluate.run if evaluate else None)
-        before = newest.get(protocol) if win and protocol else None
-        figures[row.number] = RoundFigures(_accuracy(reward.run if reward else None), win, before)
-        if win and protocol:
-            newest[protocol] = (row.number, win)
-    return figures
-
-
-def _accuracy(run: Run | None) -> Rate | None:
-    splits = run.summary.get("splits") if run else None
-    if not isinstance(splits, dict):
-        return None
-    for name in _HELD_OUT:
-        report = splits.get(name)
-        if isinstance(report, dict) and (rate := _rate(report.get("accuracy"), name)):
-            return rate
-    return None
-
-
-def _win_rate(run: Run | None) -> tuple[Rate | None, str]:
-    judge = run.summary.get("judge") if run else None
-    if run is None or not isinstance(judge, dict):
-        return None, ""
-    protocol = protocol_of_run(run)
-    sha256 = protocol.sha256 if protocol else ""
-    return _rate(judge.get("win_rate"), sha256[:12]), sha256
-
-
-def _rate(found: Any, of: str) -> Rate | None:
-    if not isinstance(found, dict) or not is_number(found.get("value")):
-        return None
-    return Rate(found["value"], found.get("low"), found.get("high"), found.get("n"), of)
+    return _wanted(row, step).stage

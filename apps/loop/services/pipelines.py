@@ -2,10 +2,11 @@
 on by the version that they started with."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from django.db import IntegrityError, transaction
+from django.utils import timezone
 
 from apps.accounts.models import Project, User
 from apps.accounts.services import audit_record
@@ -13,23 +14,29 @@ from apps.common.errors import Conflict, DomainError
 from apps.common.models import longest
 from apps.evaluation.models import Stage
 from apps.evaluation.selectors.evidence import evaluation_of
-from apps.loop.models import Pipeline, PipelineVersion
+from apps.loop.models import Pipeline, PipelineVersion, Round, RoundStep
 from apps.loop.recipe import (
     APPROVE,
     ARTIFACT,
+    AUDIT,
     CHECKPOINT,
+    DECIDE,
     FIXED,
     FREEZE,
+    LABEL,
     PREVIOUS,
     PROMOTE,
     RUN,
+    SELECT,
     SNAPSHOT,
     STEP,
+    Rules,
     Source,
     Step,
     steps_to_json,
 )
 from apps.loop.selectors.pipelines import accepted_pairs, steps_of, version_now
+from apps.loop.selectors.rules import rules_of
 from apps.snapshots.models import MIXTURE, Snapshot
 from apps.snapshots.recipe import recipe_from_stored
 from apps.snapshots.selectors.snapshots import recipe_default
@@ -44,10 +51,27 @@ STEP_KINDS: Mapping[str, frozenset[str]] = {
     "reward": frozenset({"reward"}),
     "assess": frozenset({"assess"}),
     "policy": POLICY_KINDS,
+    "generate": frozenset({"generate"}),
     "evaluate": frozenset({"evaluate"}),
 }  # {key of a step: kinds of runs whose settings it may copy}
 BASELINE = "sft"  # the role that an evaluation compares with, and that a policy starts from
 LONGEST_BUDGET = 60 * 24 * 365  # minutes
+HOUR = "trigger_at_hour"
+MOST = 2**31 - 1
+RULE_LIMITS: tuple[tuple[str, float, float], ...] = (
+    ("trigger_pairs", 1, MOST),
+    ("trigger_age_days", 1, 3650),
+    ("trigger_every_days", 1, 365),
+    (HOUR, 0, 23),
+    ("budget_minutes", 1, LONGEST_BUDGET),
+    ("budget_votes", 1, MOST),
+    ("budget_gpu_hours", 0.01, 1e6),
+    ("budget_money", 0.01, 1e9),
+    ("price_vote", 0.0, 1e6),
+    ("price_gpu_hour", 0.0, 1e6),
+)  # name of the rule, least, most
+MOST_HOURS = 24 * 365
+NO_RULES = Rules()
 
 
 @transaction.atomic
@@ -57,46 +81,95 @@ def pipeline_make(
     run: Run,
     name: str,
     user: User,
-    trigger_pairs: int | None = None,
-    budget_minutes: int | None = None,
+    rules: Rules = NO_RULES,
+    as_round: bool = False,
 ) -> Pipeline:
     """A pipeline that repeats what led to `run`, a finished one of the kinds `REPEATED`: the runs
     behind it and the newest that followed from it give each step its settings.
 
-    Fresh pairs are counted from now on. Raises `DomainError` naming the field (run, name,
-    trigger_pairs, budget_minutes); then nothing was stored.
+    as_round: those runs are shown as its first round. Fresh pairs are counted from now on. Raises
+    `DomainError` naming the field (run, name, or one of `Rules`); then nothing was stored.
     """
     if run.project_id != project.pk or run.kind not in REPEATED:
         raise DomainError(
-            "A pipeline is made of a reward model's, policy's, assessment's or evaluation's run.",
+            "A pipeline is made of a run that trained, assessed, evaluated or generated.",
             code="wrong_kind",
             field="run",
         )
     if run.state != Run.State.FINISHED:
         raise Conflict("Choose a run that has finished.", code="run_not_finished", field="run")
-    steps = _steps(project, _runs_around(run))
+    runs = _runs_around(run)
+    pipeline = pipeline_of_steps(project, name, _steps(project, runs), rules, user, run=run.pk)
+    if as_round:
+        _past_round(pipeline, runs)
+    return pipeline
+
+
+def pipeline_of_steps(
+    project: Project, name: str, steps: list[Step], rules: Rules, user: User, **details: str
+) -> Pipeline:
+    """Its first version; details: for the audit log."""
     pipeline = _saved(Pipeline(project=project, created_by=user), name)
     pipeline.counted_pairs = accepted_pairs(project)
     pipeline.save(update_fields=["counted_pairs"])
-    _version(pipeline, 1, steps, trigger_pairs, budget_minutes, user)
+    _version(pipeline, 1, steps, rules, user)
     audit_record(
         action="pipeline.made",
         actor=user,
         project=project,
         subject=pipeline.pk,
-        details={"name": pipeline.name, "run": run.pk},
+        details={"name": pipeline.name, **details},
     )
     return pipeline
+
+
+def _past_round(pipeline: Pipeline, runs: Mapping[str, Run]) -> None:
+    """What the pipeline was made of, as a round that has finished."""
+    version = version_now(pipeline)
+    wanted = [step for step in steps_of(version) if step.key in runs or step.kind == FREEZE]
+    ended = [run.ended_at for run in runs.values() if run.ended_at is not None]
+    row = Round.objects.create(
+        project=pipeline.project,
+        pipeline=pipeline,
+        version=version,
+        number=1,
+        state=Round.State.FINISHED,
+        trigger=Round.Trigger.PAST,
+        ended_at=max(ended, default=timezone.now()),
+    )
+    data = _data_of(runs)
+    for place, step in enumerate(wanted, start=1):
+        run = runs.get(step.key)
+        began, over = (run.started_at, run.ended_at) if run else (None, None)
+        if run is None and data is not None:
+            began = over = data.frozen_at
+        RoundStep.objects.create(
+            round=row,
+            place=place,
+            key=step.key,
+            kind=step.kind,
+            state=RoundStep.State.DONE,
+            run=run,
+            snapshot=data if run is None else None,
+            checkpoint=checkpoint_for_use(run) if run else None,
+            started_at=began,
+            ended_at=over,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class StepChange:
     """What is changed of a step; None leaves it. copied_from: the id of a finished run whose
-    settings it takes; previous: whether its input `sft` is what the round before trained."""
+    settings it takes; previous: whether its input `sft` is what the round before trained. share,
+    hours, pairs: of labeling (0: none), and plan: of a selection, see `Step`."""
 
     enabled: bool | None = None
     copied_from: str | None = None
     previous: bool | None = None
+    share: int | None = None
+    hours: int | None = None
+    pairs: int | None = None
+    plan: Mapping[str, Any] | None = None
 
 
 @transaction.atomic
@@ -106,8 +179,7 @@ def pipeline_change(
     user: User,
     seen_version: int,
     name: str,
-    trigger_pairs: int | None,
-    budget_minutes: int | None,
+    rules: Rules,
     stage: str = "",
     steps: Mapping[str, StepChange] | None = None,
 ) -> PipelineVersion:
@@ -135,11 +207,10 @@ def pipeline_change(
         )
     if not any(one.enabled for one in after if one.kind != APPROVE):
         raise DomainError("Leave a step switched on.", code="no_steps", field="steps")
-    asked = (after, trigger_pairs, budget_minutes)
-    if asked != (before, now.trigger_pairs, now.budget_minutes):
-        now = _version(pipeline, now.number + 1, after, trigger_pairs, budget_minutes, user)
-        pipeline.armed = True
-        pipeline.save(update_fields=["armed", "updated_at"])
+    if (after, rules) != (before, rules_of(now)):
+        now = _version(pipeline, now.number + 1, after, rules, user)
+        pipeline.disarmed = []
+        pipeline.save(update_fields=["disarmed", "updated_at"])
         audit_record(
             action="pipeline.changed",
             actor=user,
@@ -174,7 +245,23 @@ def _changed(pipeline: Pipeline, step: Step, change: StepChange | None, stage: s
         source = step.inputs[BASELINE]
         origin = PREVIOUS if change.previous else FIXED
         step = step.with_input(BASELINE, replace(source, origin=origin, step="policy"))
-    return step
+    return _labeling_changed(step, change, field) if step.kind == LABEL else step
+
+
+def _labeling_changed(step: Step, change: StepChange, field: str) -> Step:
+    for name, given, high in (
+        ("share", change.share, 100),
+        ("hours", change.hours or None, MOST_HOURS),
+        ("pairs", change.pairs or None, MOST),
+    ):
+        if given is not None and not 1 <= given <= high:
+            raise DomainError(f"{name}: from 1 to {high:,}.", code="bad_labeling", field=field)
+    return replace(
+        step,
+        share=step.share if change.share is None else change.share,
+        hours=step.hours if change.hours is None else change.hours or None,
+        pairs=step.pairs if change.pairs is None else change.pairs or None,
+    )
 
 
 def _copied(project: Project, step: Step, run_id: str, field: str) -> Step:
@@ -210,33 +297,41 @@ def _saved(pipeline: Pipeline, name: str) -> Pipeline:
 
 
 def _version(
-    pipeline: Pipeline,
-    number: int,
-    steps: list[Step],
-    trigger_pairs: int | None,
-    budget_minutes: int | None,
-    user: User,
+    pipeline: Pipeline, number: int, steps: list[Step], rules: Rules, user: User
 ) -> PipelineVersion:
-    if trigger_pairs is not None and not 1 <= trigger_pairs < 2**31:
-        raise DomainError(
-            "Start a round by at least one fresh pair, or leave it empty.",
-            code="bad_trigger",
-            field="trigger_pairs",
-        )
-    if budget_minutes is not None and not 1 <= budget_minutes <= LONGEST_BUDGET:
-        raise DomainError(
-            f"From 1 to {LONGEST_BUDGET:,} minutes, or empty for no limit.",
-            code="bad_budget",
-            field="budget_minutes",
-        )
+    _check(rules, steps)
     return PipelineVersion.objects.create(
         pipeline=pipeline,
         number=number,
         steps=steps_to_json(steps),
-        trigger_pairs=trigger_pairs,
-        budget_minutes=budget_minutes,
         created_by=user,
+        **asdict(rules),
     )
+
+
+def _check(rules: Rules, steps: list[Step]) -> None:
+    for name, low, high in RULE_LIMITS:
+        value = getattr(rules, name)
+        if value is not None and not low <= value <= high:
+            raise DomainError(
+                f"From {low:,} to {high:,}" + (", or empty." if name != HOUR else "."),
+                code="bad_" + name.partition("_")[0],
+                field=name,
+            )
+    if rules.trigger_age_days is not None and all(step.key != "reward" for step in steps):
+        raise DomainError(
+            "The pipeline trains no reward model, so none has an age.",
+            code="bad_trigger",
+            field="trigger_age_days",
+        )
+    if rules.budget_money is not None and (rules.price_vote, rules.price_gpu_hour) == (None, None):
+        raise DomainError(
+            "Name the price of a vote or of a GPU hour, by which money is counted.",
+            code="bad_budget",
+            field="budget_money",
+        )
+    if len(rules.currency) > (most := longest(PipelineVersion, "currency")):
+        raise DomainError(f"At most {most} characters.", code="bad_price", field="currency")
 
 
 # The steps that the runs around one run make.
@@ -251,10 +346,13 @@ def _runs_around(run: Run) -> dict[str, Run]:
         found["policy"] = run
     elif run.kind == Run.Kind.ASSESS:
         found["assess"] = run
+    elif run.kind == Run.Kind.GENERATE:
+        found["generate"] = run
     else:
         found["reward"] = run
     for key, role, at in (
         ("policy", "policy", "evaluate"),
+        ("policy", "policy", "generate"),
         ("reward", "reward", "policy"),
         ("reward", "reward", "evaluate"),
         ("reward", "reward", "assess"),
@@ -269,6 +367,10 @@ def _runs_around(run: Run) -> dict[str, Run]:
     model = checkpoint_for_use(found["policy"]) if "policy" in found else None
     if "evaluate" not in found and model is not None and (last := evaluation_of(model)) is not None:
         found["evaluate"] = last
+    if "generate" not in found and (
+        after := _newest_after(found.get("policy"), "policy", "generate")
+    ):
+        found["generate"] = after
     return found
 
 
@@ -295,15 +397,39 @@ def _newest_after(run: Run | None, role: str, key: str) -> Run | None:
 
 def _steps(project: Project, runs: Mapping[str, Run]) -> list[Step]:
     data = _data_of(runs)
-    steps = [_freeze(project, data)] if data is not None else []
+    steps: list[Step] = []
+    if "generate" in runs:
+        steps += _generating(runs, data)
+    if data is not None:
+        steps.append(_freeze(project, data))
     for key in ("reward", "assess", "policy", "evaluate"):
         if key in runs:
             steps.append(_run_step(key, runs[key], runs, data))
         if key == "assess" and "reward" in runs:
             steps.append(Step("approve", APPROVE, of="reward"))
     if "policy" in runs:
+        steps.append(Step("audit", AUDIT, enabled=False, of="policy"))
         steps.append(Step("promote", PROMOTE, of="policy", stage=Stage.STAGING.value))
     return steps
+
+
+def _generating(runs: Mapping[str, Run], data: Snapshot | None) -> list[Step]:
+    """Pairs of the policy that the round before trained, and people's part in them."""
+    generate = _run_step("generate", runs["generate"], runs, data)
+    policy = generate.inputs.get("policy")
+    if policy is not None and policy.origin == STEP:
+        generate = generate.with_input("policy", replace(policy, origin=PREVIOUS))
+    return [
+        generate,
+        select_step(),
+        Step("label", LABEL),
+        Step("decide", DECIDE, enabled=False),
+    ]
+
+
+def select_step() -> Step:
+    """Off: until a replay on the project's votes shows that choosing pairs saves any."""
+    return Step("select", SELECT, enabled=False)
 
 
 def _data_of(runs: Mapping[str, Run]) -> Snapshot | None:

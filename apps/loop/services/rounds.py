@@ -7,10 +7,9 @@ leaves the row as it was and nothing launched. What a step launches carries the 
 
 import logging
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from functools import partial
 
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, OperationalError, transaction
 from django.db.models import Max
 from django.urls import reverse
 from django.utils import timezone
@@ -19,28 +18,21 @@ from apps.accounts.models import Role, User
 from apps.accounts.services import audit_record, notice_give
 from apps.common.errors import Conflict, DomainError, Missing
 from apps.common.models import one_line
-from apps.evaluation.models import PromotionDecision
-from apps.evaluation.selectors.promotion import decision_of, requests_for
 from apps.loop.models import LONGEST_REASON, Pipeline, Round, RoundStep
-from apps.loop.recipe import APPROVE, CHECKPOINT, FREEZE, RUN, STEP, Step
 from apps.loop.selectors import pipelines as selectors
-from apps.loop.selectors.pipelines import source_resolved, steps_of, version_now
+from apps.loop.selectors.pipelines import steps_of, version_now
+from apps.loop.selectors.rules import budget_used, steps_seconds, triggers_that_hold
+from apps.loop.services.steps import StepState, step_move
+from apps.monitoring.models import Channel
+from apps.monitoring.services.notifications import page_url, project_tell
 from apps.snapshots.models import Snapshot
-from apps.snapshots.recipe import recipe_from_stored
-from apps.snapshots.services.freezing import snapshot_cancel, snapshot_queue
-from apps.training.guidance import next_step
-from apps.training.models import Checkpoint, Run
-from apps.training.selectors import checkpoint_for_use
-from apps.training.services import run_launch
+from apps.snapshots.services.freezing import snapshot_cancel
+from apps.training.models import Run
 from apps.training.services.commands import run_cancel, run_stop_and_keep
-from apps.training.services.kinds import OPTIMISED
-from apps.training.services.launching import LONGEST_NAME
-from workers.artifacts import ArtifactError
 
 log = logging.getLogger(__name__)
-State, StepState = Round.State, RoundStep.State
+State = Round.State
 _STAFF = (Role.ENGINEER, Role.ADMIN)
-BUDGET_USED = "Its budget of wall time is used up."
 
 
 def round_start(
@@ -93,24 +85,51 @@ def rounds_sweep() -> int:
         touched += _tried(partial(trigger_check, pipeline_id=pipeline_id))
     moving = Round.objects.filter(state__in=Round.MOVING_STATES, project__archived_at=None)
     for round_id in moving.order_by("created_at").values_list("pk", flat=True):
-        touched += _tried(partial(round_advance, round_id=round_id))
+        touched += _tried(partial(round_advance, round_id=round_id), round_id)
     return touched
 
 
-def _tried(act: Callable[[], bool]) -> bool:
+def _tried(act: Callable[[], bool], round_id: str = "") -> bool:
     try:
         return act()
-    except Exception:
-        log.exception("a round cannot be moved")  # the next beat tries again
-        return False
+    except OperationalError:
+        log.exception("the database did not let a round be moved")  # the next beat tries again
+    except Exception as error:
+        log.exception("a round cannot be moved")
+        if round_id:
+            _broke(round_id, error)
+    return False
+
+
+@transaction.atomic
+def _broke(round_id: str, error: Exception) -> None:
+    """An error that nobody foresaw: people are told, instead of a round that looks as if it ran."""
+    row = (
+        Round.objects.select_for_update(skip_locked=True, of=("self",))
+        .select_related("project", "pipeline", "version")
+        .filter(pk=round_id, state__in=Round.MOVING_STATES)
+        .first()
+    )
+    steps = selectors.round_steps(row) if row is not None else []
+    step = selectors.current_step(steps)
+    if row is None or step is None:
+        return
+    before = _at(steps)
+    step.state, step.ended_at = StepState.FAILED, timezone.now()
+    step.problem = (
+        f"An unexpected error ({type(error).__name__}), which the server's log explains. When that "
+        "is put right, do the step again."
+    )
+    step.save()
+    _settle(row, steps, is_news=_at(steps) != before)
 
 
 @transaction.atomic
 def trigger_check(*, pipeline_id: str) -> bool:
-    """Start a round where the pipeline's trigger holds; whether it did.
+    """Start a round where one of the pipeline's triggers holds; whether it did.
 
-    A trigger that stays true starts no second one: it is armed again once fewer pairs are
-    fresh than it asks for, as they are after a freeze, or when the pipeline is changed.
+    A trigger that stays true starts no second one: it is armed again once it has not held for a
+    moment, as that of fresh pairs does not after a freeze, or when the pipeline is changed.
     """
     pipeline = (
         Pipeline.objects.select_for_update(skip_locked=True, of=("self",))
@@ -118,18 +137,18 @@ def trigger_check(*, pipeline_id: str) -> bool:
         .filter(pk=pipeline_id)
         .first()
     )
-    wanted = version_now(pipeline).trigger_pairs if pipeline is not None else None
-    if pipeline is None or wanted is None:
+    if pipeline is None:
         return False
-    holds = selectors.fresh_pairs(pipeline) >= wanted
+    hold = triggers_that_hold(pipeline, version_now(pipeline))
     live = Round.objects.filter(pipeline=pipeline, state__in=Round.LIVE_STATES).exists()
-    starts = holds and pipeline.armed and not live
-    armed = not starts and (pipeline.armed or not holds)
-    if armed != pipeline.armed:
-        pipeline.armed = armed
-        pipeline.save(update_fields=["armed", "updated_at"])
+    armed = [name for name in hold if name not in pipeline.disarmed]
+    starts = bool(armed) and not live
+    disarmed = hold if starts else [name for name in pipeline.disarmed if name in hold]
+    if disarmed != pipeline.disarmed:
+        pipeline.disarmed = disarmed
+        pipeline.save(update_fields=["disarmed", "updated_at"])
     if starts:
-        round_start(pipeline=pipeline, user=None, trigger=Round.Trigger.PAIRS)
+        round_start(pipeline=pipeline, user=None, trigger=armed[0])
     return starts
 
 
@@ -150,15 +169,14 @@ def round_advance(*, round_id: str) -> bool:
     before = _at(steps)
     for step in steps:
         if not step.is_over:
-            _step_move(row, step, wanted[step.key])
+            step_move(row, step, wanted[step.key])
         if not step.is_over:
             break
-    minutes = row.version.budget_minutes
     if selectors.current_step(steps) is None:
         _end(row, State.FINISHED)
-    elif minutes is not None and selectors.spent_seconds(row, steps) >= 60 * minutes:
+    elif used := budget_used(row, steps):
         _halt(row, steps, None)
-        _end(row, State.STOPPED, BUDGET_USED)
+        _end(row, State.STOPPED, used)
     else:
         _settle(row, steps, is_news=_at(steps) != before)
     return True
@@ -177,170 +195,48 @@ def _settle(row: Round, steps: list[RoundStep], *, is_news: bool) -> None:
     row.save(update_fields=["state", "updated_at"])
     wait = selectors.wait_of(row, steps) if waits and is_news else None
     if wait is not None:
-        _tell(row, "waiting", wait.words)
+        _tell(row, "waiting", wait)
 
 
 def _end(row: Round, state: str, reason: str = "") -> None:
     row.state, row.reason, row.ended_at = state, reason, timezone.now()
     row.save(update_fields=["state", "reason", "ended_at", "updated_at"])
-    _tell(row, str(state), reason or f"{row.get_state_display()}.")
+    _tell(row, str(state))
     if state == State.FINISHED:
         _audit("finished", row, None)
     else:
         _audit("stopped", row, None, reason=reason)
 
 
-def _tell(row: Round, kind: str, words: str) -> None:
+def _tell(row: Round, kind: str, wait: selectors.Wait | None = None) -> None:
+    """By the bell, and to the channels that hear of rounds. kind: waiting, finished, stopped."""
+    address = ("loop:round", row.project.slug, row.pipeline_id, row.number)
+    words = wait.words if wait else row.reason or f"{row.get_state_display()}."
     notice_give(
         project=row.project,
         roles=_STAFF,
         kind=f"round.{kind}",
         text=f"{row}: {words}"[:500],
-        path=reverse("loop:round", args=[row.project.slug, row.pipeline_id, row.number]),
+        path=reverse(address[0], args=address[1:]),
     )
-
-
-def _step_move(row: Round, step: RoundStep, wanted: Step) -> None:
-    """What is known of the step now, into its row; it is begun where it was not."""
-    now = timezone.now()
-    if step.state == StepState.PENDING:
-        step.started_at = now
-        try:
-            with transaction.atomic():
-                _begin(row, step, wanted)
-        except (DomainError, ArtifactError) as error:
-            _failed(step, f"{error} When that is put right, do the step again.", now)
-    if step.state in (StepState.RUNNING, StepState.FAILED):
-        _look_at_work(row, step, now)
-    if step.state == StepState.WAITING:
-        _look_at_people(step, wanted, now)
-    step.save()
-
-
-def _begin(row: Round, step: RoundStep, wanted: Step) -> None:
-    user = row.started_by or row.version.created_by
-    title = f"{row}: {wanted.title.lower()}"[:LONGEST_NAME]
-    if step.kind == FREEZE:
-        step.inputs = {"accepted_pairs": selectors.accepted_pairs(row.project)}
-        step.snapshot = snapshot_queue(
-            project=row.project, name=title, recipe=recipe_from_stored(wanted.recipe), user=user
-        )
-        step.state = StepState.RUNNING
-    elif step.kind == RUN:
-        step.run = _launch(row, step, wanted, title, user)
-        step.state = StepState.RUNNING
-    else:
-        step.checkpoint = _model_of(row, wanted.of)
-        step.state = StepState.WAITING
-
-
-def _launch(row: Round, step: RoundStep, wanted: Step, name: str, user: User | None) -> Run:
-    inputs = {}
-    for role, source in wanted.inputs.items():
-        given = source_resolved(row, source)
-        if given is None:
-            raise DomainError(
-                f"What the step reads as '{role}' is gone.", code="input_gone", field=role
-            )
-        inputs[role] = given
-    step.inputs = {
-        role: {"type": type(given).__name__.lower(), "id": str(given.pk)}
-        for role, given in inputs.items()
-    }
-    skipped = row.steps.filter(kind=APPROVE, state=StepState.SKIPPED).first()
-    return run_launch(
+    project_tell(
         project=row.project,
-        kind=wanted.run_kind,
-        name=name,
-        config=wanted.config,
-        inputs=inputs,
-        seed=wanted.seed,
-        queue=wanted.queue,
-        layout=wanted.layout,
-        processes=wanted.processes,
-        launcher=wanted.launcher,
-        priority=wanted.priority,
-        user=user,
-        idempotency_key=step.launch_key,
-        override_reason=skipped.reason if skipped and wanted.run_kind in OPTIMISED else "",
+        about=Channel.Tells.ROUNDS,
+        event=f"round.{kind}",
+        body={
+            "round": {
+                "pipeline": {"id": row.pipeline_id, "name": row.pipeline.name},
+                "number": row.number,
+                "state": row.state,
+                "trigger": row.trigger,
+                "url": page_url(*address),
+                "reason": row.reason,
+            },
+            "waits_for": {"step": wait.step, "words": wait.words, "who": wait.who, "path": wait.url}
+            if wait
+            else None,
+        },
     )
-
-
-def _model_of(row: Round, key: str) -> Checkpoint:
-    """What a step of this round trained; where it did not run, what its round before or the run
-    that it was copied from did."""
-    source = next(
-        (
-            one
-            for step in steps_of(row.version)
-            for one in step.inputs.values()
-            if (one.origin, one.step, one.type) == (STEP, key, CHECKPOINT)
-        ),
-        None,
-    )
-    own = row.steps.filter(key=key, state=StepState.DONE, checkpoint__isnull=False).first()
-    given = own.checkpoint if own else source_resolved(row, source) if source else None
-    if not isinstance(given, Checkpoint):
-        raise DomainError("There is no model to decide about.", code="no_model")
-    return given
-
-
-def _look_at_work(row: Round, step: RoundStep, now: datetime) -> None:
-    """A run may come back from a failure by itself or by a person, so its row is asked each time;
-    what never was launched stays failed."""
-    if step.kind == FREEZE and step.snapshot is not None:
-        if step.snapshot.state == Snapshot.State.FROZEN:
-            _done(step, step.snapshot.frozen_at or now)
-            Pipeline.objects.filter(pk=row.pipeline_id).update(
-                counted_pairs=step.inputs.get("accepted_pairs", 0)
-            )
-        elif step.snapshot.state == Snapshot.State.FAILED:
-            _failed(step, f"{step.snapshot.error} When that is put right, do the step again.", now)
-    elif step.kind == RUN and step.run is not None:
-        _look_at_run(step, step.run, now)
-    elif step.state == StepState.RUNNING:
-        _failed(step, "What it launched was deleted. Do the step again.", now)
-
-
-def _look_at_run(step: RoundStep, run: Run, now: datetime) -> None:
-    if run.is_live:
-        step.state, step.problem, step.ended_at = StepState.RUNNING, "", None
-    elif run.state == Run.State.FINISHED:
-        step.checkpoint = checkpoint_for_use(run)
-        _done(step, run.ended_at or now)
-    elif run.state == Run.State.CANCELLED:
-        _failed(step, "The run was cancelled. Resume it, or do the step again.", run.ended_at)
-    else:
-        what = f"{run.failure_message} {next_step(run)}".strip()
-        _failed(step, f"{what} Resume the run, or do the step again.", run.ended_at)
-
-
-def _look_at_people(step: RoundStep, wanted: Step, now: datetime) -> None:
-    if step.checkpoint is None:
-        _failed(step, "The model was deleted. Do the step again.", now)
-        return
-    if step.kind == APPROVE:
-        status = step.checkpoint.status
-        if status == Checkpoint.Status.APPROVED:
-            step.decision = status
-            _done(step, now)
-        elif status in (Checkpoint.Status.REJECTED, Checkpoint.Status.RETIRED):
-            _failed(step, f"The reward model is {status}. Train another, or stop the round.", now)
-        return
-    for request in requests_for(step.checkpoint):
-        decision = decision_of(request) if request.stage == wanted.stage else None
-        if decision is not None and decision.kind != PromotionDecision.Kind.WITHDRAWN:
-            step.decision = decision.kind
-            _done(step, now)
-            return
-
-
-def _done(step: RoundStep, at: datetime) -> None:
-    step.state, step.problem, step.ended_at = StepState.DONE, "", at
-
-
-def _failed(step: RoundStep, problem: str, at: datetime | None) -> None:
-    step.state, step.problem, step.ended_at = StepState.FAILED, problem, at or timezone.now()
 
 
 # What people do to a round.
@@ -377,6 +273,7 @@ def round_stop(*, round: Round, user: User, reason: str) -> Round:
     _halt(row, selectors.round_steps(row), user)
     row.state, row.reason, row.ended_at = State.STOPPED, reason, timezone.now()
     row.save(update_fields=["state", "reason", "ended_at", "updated_at"])
+    _tell(row, "stopped")
     _audit("stopped", row, user, reason=reason)
     return row
 
@@ -408,7 +305,7 @@ def step_redo(*, round: Round, key: str, user: User) -> Round:
         raise Conflict("The step has not been started.", code="step_pending", field="step")
     again = [one for one in steps if one.place >= first.place]
     _halt(row, again, user)
-    row.spent_s += selectors.steps_seconds(again, timezone.now())
+    row.spent_s += steps_seconds(again, timezone.now())
     for step in again:
         step.attempt += step.state != StepState.PENDING
         step.state, step.run, step.snapshot, step.checkpoint = StepState.PENDING, None, None, None

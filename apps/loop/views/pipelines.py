@@ -1,25 +1,34 @@
 """Pages of pipelines and their rounds."""
 
+from hashlib import sha256
 from typing import Any
 
 from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
+from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from apps.accounts.permissions import STAFF, project_page
 from apps.common.errors import DomainError
 from apps.common.http import Request
-from apps.loop.forms import PipelineForm, PipelineNewForm
-from apps.loop.models import Round
+from apps.loop.forms import PipelineForm, PipelineNewForm, PipelineTemplateForm
+from apps.loop.models import Round, RoundStep
 from apps.loop.recipe import TITLES
+from apps.loop.screens.graph import graph
 from apps.loop.selectors import pipelines as selectors
+from apps.loop.selectors.figures import RoundFigures, figures_by_round
+from apps.loop.selectors.rules import next_due, rules_of, spent_of
 from apps.loop.services.pipelines import pipeline_change, pipeline_make
 from apps.loop.services.rounds import round_act, round_advance, round_start
+from apps.loop.services.templates import pipeline_from_template
+from apps.snapshots.selectors.snapshots import snapshot_get
 from apps.training.selectors import run_get
+from apps.training.selectors.pages import checkpoint_get
 
 PER_PAGE = 20
+PREFILLED = ("run", "name", "trigger_pairs")  # fields that a link to the form may fill in
 TONES = {
     "running": "live",
     "waiting": "warn",
@@ -67,13 +76,19 @@ def pipeline_new(request: Request) -> HttpResponse:
     form = PipelineNewForm(
         request.POST if request.method == "POST" else None,
         project=request.project,
-        run=request.GET.get("run", ""),
+        initial={name: request.GET[name] for name in PREFILLED if name in request.GET},
     )
     if request.method == "POST" and form.is_valid():
-        found = dict(form.cleaned_data)
+        found = form.cleaned_data
         try:
-            run = run_get(project=request.project, run_id=found.pop("run"))
-            made = pipeline_make(project=request.project, user=request.user, run=run, **found)
+            made = pipeline_make(
+                project=request.project,
+                user=request.user,
+                run=run_get(project=request.project, run_id=found["run"]),
+                name=found["name"],
+                as_round=found["as_round"],
+                rules=form.rules(),
+            )
         except DomainError as error:
             form.refuse(error)
         else:
@@ -83,6 +98,33 @@ def pipeline_new(request: Request) -> HttpResponse:
     return render(request, "loop/pipeline_new.html", context, status=status)
 
 
+@require_http_methods(["GET", "HEAD", "POST"])
+@project_page(STAFF)
+def pipeline_template(request: Request) -> HttpResponse:
+    """For a project that has trained nothing yet."""
+    form = PipelineTemplateForm(
+        request.POST if request.method == "POST" else None, project=request.project
+    )
+    if request.method == "POST" and form.is_valid():
+        found = form.cleaned_data
+        try:
+            made = pipeline_from_template(
+                project=request.project,
+                user=request.user,
+                rules=form.rules(),
+                policy=checkpoint_get(project=request.project, checkpoint_id=found["policy"]),
+                prompts=snapshot_get(project=request.project, snapshot_id=found["prompts"]),
+                **{name: found[name] for name in ("template", "size", "name", "generates")},
+            )
+        except DomainError as error:
+            form.refuse(error)
+        else:
+            return redirect("loop:pipeline", request.project.slug, made.pk)
+    context = {"form": form, "page_title": "New pipeline of a template", "nav": "pipelines"}
+    status = 422 if request.method == "POST" else 200
+    return render(request, "loop/pipeline_template.html", context, status=status)
+
+
 @require_safe
 @project_page(STAFF)
 def pipeline(request: Request, pipeline_id: str) -> HttpResponse:
@@ -90,12 +132,15 @@ def pipeline(request: Request, pipeline_id: str) -> HttpResponse:
     found = selectors.pipeline_get(project=request.project, pipeline_id=pipeline_id)
     version = selectors.version_now(found)
     every = list(selectors.rounds_of(found))
-    figures = selectors.figures_by_round(every)
+    figures = figures_by_round(every)
     page = Paginator(every, PER_PAGE).get_page(request.GET.get("page"))
     context = {
         "pipeline": found,
         "version": version,
+        "rules": rules_of(version),
+        "next_due": next_due(version, rules_of(version), timezone.now()),
         "steps": selectors.steps_of(version),
+        "graph": graph(selectors.steps_of(version), None, TONES),
         "fresh": selectors.fresh_pairs(found),
         "live": next((one for one in every if one.is_live), None),
         "page": page,
@@ -106,14 +151,14 @@ def pipeline(request: Request, pipeline_id: str) -> HttpResponse:
     return render(request, "loop/pipeline.html", context)
 
 
-def _line(row: Round, figures: selectors.RoundFigures) -> dict[str, Any]:
+def _line(row: Round, figures: RoundFigures) -> dict[str, Any]:
     steps = selectors.round_steps(row)
     return {
         "round": row,
         "tone": TONES.get(row.state, ""),
         "figures": figures,
         "wait": selectors.wait_of(row, steps),
-        "spent": selectors.spent_seconds(row, steps),
+        "spent": spent_of(row, steps),
     }
 
 
@@ -163,6 +208,9 @@ def round_page(request: Request, pipeline_id: str, number: int) -> HttpResponse:
     """What it waits for, who must act, what each step made, what it measured."""
     row = selectors.round_get(project=request.project, pipeline_id=pipeline_id, number=number)
     steps = selectors.round_steps(row)
+    seen = _seen(row, steps)
+    if request.htmx and request.GET.get("seen") == seen:
+        return HttpResponse(status=204)
     earlier = selectors.rounds_of(row.pipeline).filter(number__lte=row.number)
     now = selectors.current_step(steps) if row.is_live else None
     context = {
@@ -171,12 +219,22 @@ def round_page(request: Request, pipeline_id: str, number: int) -> HttpResponse:
         "wait": selectors.wait_of(row, steps),
         "current": now,
         "steps": [(one, TITLES[one.key], TONES.get(one.state, "")) for one in steps],
-        "figures": selectors.figures_by_round(list(earlier))[row.number],
-        "spent": selectors.spent_seconds(row, steps),
+        "figures": figures_by_round(list(earlier))[row.number],
+        "spent": spent_of(row, steps),
+        "rules": rules_of(row.version),
+        "graph": graph(selectors.steps_of(row.version), {one.key: one for one in steps}, TONES),
+        "seen": seen,
         "page_title": str(row),
         "nav": "pipelines",
     }
-    return render(request, "loop/round.html", context)
+    return render(request, "loop/_round.html" if request.htmx else "loop/round.html", context)
+
+
+def _seen(row: Round, steps: list[RoundStep]) -> str:
+    """Changes with what the page shows of the round."""
+    wait = selectors.wait_of(row, steps)
+    shown = [row.state, wait.words if wait else "", *(f"{one.state}{one.run_id}" for one in steps)]
+    return sha256("|".join(shown).encode()).hexdigest()[:16]
 
 
 @require_POST

@@ -31,7 +31,10 @@ EVENT_WORDS = {
     "opened": "that it opened",
     "escalated": "that it became critical",
     "resolved": "that it was resolved",
-    "stage": "which model a stage names",
+    "stage.changed": "which model a stage names",
+    "round.waiting": "that a round waits for people",
+    "round.finished": "that a round finished",
+    "round.stopped": "that a round was stopped",
     "test": "a test",
 }
 _CLASSES = {"contract": "exact", "probe": "fixed prompts", "trend": "trend"}

@@ -39,7 +39,6 @@ from apps.training.models import Alert
 MOST_TOLD = 3
 RANKS = {"info": 0, "warning": 1, "critical": 2}
 OPENED, ESCALATED, RESOLVED, TEST = "opened", "escalated", "resolved", "test"
-STAGE = "stage"
 _Tells = Channel.Tells
 PROBE_AGAIN = 60  # seconds after which a failing channel is tried with something new
 
@@ -145,17 +144,18 @@ def tell(
     send_soon()
 
 
-def stage_tell(*, project: Project, body: dict[str, Any]) -> int:
-    """Write a message for each channel that hears which model a stage names; returns for how many.
-    `body` holds what changed; it is sent after the transaction, each change once to each channel.
+def project_tell(*, project: Project, about: str, event: str, body: dict[str, Any]) -> int:
+    """Write a message for each channel that hears of this (a value of `Channel.Tells`); returns for
+    how many. event: such as `stage.changed`, of at most 24 characters. `body` holds what changed;
+    it is sent after the transaction, each call once to each channel.
     """
-    wanted = list(_channels(project, _Tells.STAGES))
+    wanted = list(_channels(project, about))
     if not wanted:
         return 0
     now = timezone.now()
     head = {
         "version": 1,
-        "event": "stage.changed",
+        "event": event,
         "at": iso(now),
         "project": {"slug": project.slug, "name": project.name},
     }
@@ -164,7 +164,7 @@ def stage_tell(*, project: Project, body: dict[str, Any]) -> int:
         [
             Delivery(
                 channel=channel,
-                event=STAGE,
+                event=event,
                 body=head | body,
                 next_at=busy.get(channel.pk) or now,
             )
@@ -176,7 +176,8 @@ def stage_tell(*, project: Project, body: dict[str, Any]) -> int:
 
 
 def _channels(project: Project, about: str) -> QuerySet[Channel]:
-    return Channel.objects.filter(project=project, enabled=True, tells__in=(about, _Tells.BOTH))
+    every = [_Tells.ALL] if about == _Tells.ROUNDS else [_Tells.ALL, _Tells.BOTH]
+    return Channel.objects.filter(project=project, enabled=True, tells__in=[about, *every])
 
 
 def _bell(incident: Incident, event: str) -> None:

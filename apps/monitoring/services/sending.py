@@ -269,6 +269,8 @@ def email_text(body: Mapping[str, Any]) -> tuple[str, str]:
         return f"[{project}] Test of an alert channel", text
     if body["event"] == "stage.changed":
         return _stage_text(project, body)
+    if "round" in body:
+        return _round_text(project, body)
     incident, run, alert = body["incident"], body["run"], body["alert"]
     head = _HEADLINES.get(body["event"], "")
     subject = f"[{project}] {head}{_line(incident['title'])}"
@@ -310,6 +312,20 @@ def _stage_text(project: str, body: Mapping[str, Any]) -> tuple[str, str]:
     if stage["cause"] == "revert":
         subject += " (reverted)"
     return subject[:200], "\n".join(lines) + "\n"
+
+
+def _round_text(project: str, body: Mapping[str, Any]) -> tuple[str, str]:
+    """(subject, text) of a round that waits, finished or was stopped."""
+    row, wait = body["round"], body["waits_for"]
+    name = f"{_line(row['pipeline']['name'])}, round {row['number']}"
+    head = body["event"].removeprefix("round.")
+    lines = [f"{name}: {wait['words']}" if wait else f"{name}: {head}."]
+    if wait:
+        lines.append(f"Whose turn: {wait['who']}.")
+    elif row["reason"]:
+        lines.append(f"Reason: {row['reason']}")
+    lines += ["", f"Round: {row['url']}"]
+    return f"[{project}] {name}: {head}"[:200], "\n".join(lines) + "\n"
 
 
 def _line(text: str) -> str:

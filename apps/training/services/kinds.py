@@ -26,7 +26,7 @@ ENCODERS = frozenset({"register_encoder"})
 ANSWERING = POLICIES | {"served"}
 MODELS = POLICIES | REWARDS | ENCODERS  # kinds of runs that leave one
 # What a pipeline's rounds do again.
-REPEATED = (POLICIES - {"register_policy"}) | {"reward", "assess", "evaluate"}
+REPEATED = (POLICIES - {"register_policy"}) | {"reward", "assess", "evaluate", "generate"}
 OPTIMISED = frozenset({"ppo", "grpo"})  # kinds that train against the input `reward`
 PAIRS = frozenset({"preferences"})
 ANSWERS = PAIRS | {"unpaired"}  # a pair is two answers

@@ -594,18 +594,28 @@ class AsyncClient:
         return await self._transport.send(operations.pipeline(project, pipeline))
 
     async def pipeline_make(
-        self, project: str, *, run: str, name: str, **asked: int | None
+        self, project: str, *, run: str, name: str, **asked: Any
     ) -> types.Pipeline:
-        """A pipeline that repeats what led to a finished run. asked: trigger_pairs,
-        budget_minutes."""
+        """A pipeline that repeats what led to a finished run. asked: as_round (show those runs as
+        its first round), and the rules of `types.Pipeline`: trigger_pairs, budget_votes …"""
         body = {"run": run, "name": name, **asked}
         return await self._transport.send(operations.pipeline_make(project, body))
+
+    async def pipeline_from_template(
+        self, project: str, *, template: str, policy: str, prompts: str, name: str, **asked: Any
+    ) -> types.Pipeline:
+        """A pipeline for a project that has trained nothing yet. template: reward, dpo or ppo;
+        policy: the model to start from; prompts: a dataset. asked: size (lora or demo), generates,
+        and the rules of `types.Pipeline`."""
+        given = {"template": template, "policy": policy, "prompts": prompts, "name": name}
+        body = {"size": "lora", **given, **asked}
+        return await self._transport.send(operations.pipeline_from_template(project, body))
 
     async def pipeline_change(
         self, project: str, pipeline: types.Pipeline, **changes: Any
     ) -> types.Pipeline:
-        """A new version of a pipeline as you have it. changes: name, trigger_pairs, budget_minutes,
-        stage, steps ({key: {enabled, copied_from, previous}})."""
+        """A new version of a pipeline as you have it. changes: name, the rules of `types.Pipeline`,
+        stage, steps ({key: {enabled, copied_from, previous, share, hours, pairs, plan}})."""
         body = {"seen_version": pipeline.version, **changes}
         return await self._transport.send(operations.pipeline_change(project, pipeline.id, body))
 

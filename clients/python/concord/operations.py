@@ -291,6 +291,12 @@ def pipeline_make(project: str, body: Mapping[str, Any]) -> Operation[types.Pipe
     return Operation("POST", PIPELINES, types.Pipeline.read, {"slug": project}, body=body)
 
 
+def pipeline_from_template(project: str, body: Mapping[str, Any]) -> Operation[types.Pipeline]:
+    """A second one of the same name is refused."""
+    path = PIPELINES + "/from-template"
+    return Operation("POST", path, types.Pipeline.read, {"slug": project}, body=body)
+
+
 def pipeline(project: str, pipeline: str) -> Operation[types.Pipeline]:
     names = {"slug": project, "pipeline_id": pipeline}
     return Operation("GET", PIPELINE, types.Pipeline.read, names)

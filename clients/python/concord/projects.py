@@ -446,9 +446,17 @@ class Runs(Group):
         """One pipeline by its id."""
         return self._do(self._client.pipeline(self._slug, pipeline))
 
-    def pipeline_make(self, *, run: str, name: str, **asked: int | None) -> types.Pipeline:
+    def pipeline_make(self, *, run: str, name: str, **asked: Any) -> types.Pipeline:
         """A pipeline that repeats what led to a run; see `AsyncClient.pipeline_make`."""
         return self._do(self._client.pipeline_make(self._slug, run=run, name=name, **asked))
+
+    def pipeline_from_template(
+        self, *, template: str, policy: str, prompts: str, name: str, **asked: Any
+    ) -> types.Pipeline:
+        """A pipeline for a project that has trained nothing yet; see
+        `AsyncClient.pipeline_from_template`."""
+        given = {"template": template, "policy": policy, "prompts": prompts, "name": name}
+        return self._do(self._client.pipeline_from_template(self._slug, **given, **asked))
 
     def pipeline_change(self, pipeline: types.Pipeline, **changes: Any) -> types.Pipeline:
         """A new version of a pipeline; see `AsyncClient.pipeline_change`."""

@@ -588,8 +588,10 @@ class AutomaticSuite(Answered):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineStep(Answered):
-    """A step of a pipeline. kind: freeze, run, approve, promote; copied_from: the run whose
-    settings it takes; inputs: {role: origin, step, type, id}."""
+    """A step of a pipeline. kind: run, select, label, decide, freeze, approve, audit, promote;
+    copied_from: the run whose settings it takes; inputs: {role: origin, step, type, id}. share,
+    hours, pairs: of labeling: percent of the pairs that must have their votes, after how many hours
+    the round continues, fresh pairs to wait for where nothing is generated. plan: of a selection."""
 
     key: str
     kind: str
@@ -597,21 +599,38 @@ class PipelineStep(Answered):
     copied_from: str
     inputs: Mapping[str, Mapping[str, str]]
     stage: str
+    share: int
+    hours: int | None
+    pairs: int | None
+    plan: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline(Answered):
-    """A recipe of rounds. trigger_pairs: so many fresh accepted pairs start one; budget_minutes: of
-    a round's freezes and runs; live_round: the round that has not ended; each None for none."""
+    """A recipe of rounds. A round starts by itself at `trigger_pairs` fresh accepted pairs, once
+    the reward model is `trigger_age_days` old, when a watched model drifted, or by a schedule
+    (`next_due`); its budgets end it in order, money by the prices. live_round: the round that has
+    not ended. Each None for none. disarmed: triggers that hold since they started a round."""
 
     id: str
     name: str
     version: int
     created_at: datetime = field(metadata=_MOMENT)
     trigger_pairs: int | None
+    trigger_age_days: int | None
+    trigger_drift: bool
+    trigger_every_days: int | None
+    trigger_at_hour: int
     budget_minutes: int | None
+    budget_votes: int | None
+    budget_gpu_hours: float | None
+    budget_money: float | None
+    price_vote: float | None
+    price_gpu_hour: float | None
+    currency: str
     fresh_pairs: int
-    armed: bool
+    disarmed: Sequence[str]
+    next_due: datetime | None = field(metadata=_MOMENT)
     live_round: int | None
     steps: Sequence[PipelineStep] = field(metadata=_each(PipelineStep))
 
@@ -661,8 +680,11 @@ class RoundRate(Answered):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round(Answered):
     """A pass through a pipeline: running, waiting, paused, finished or stopped. change: of the win
-    rate since round `compared_with`, which was evaluated under the same protocol; machine_seconds:
-    wall time of its freezes and runs."""
+    rate since round `compared_with`, which was evaluated under the same protocol, paired by
+    prompts; machine_seconds: wall time of its freezes and runs. accuracy: of the reward model on
+    held-out rows, and on people it never met (`new_people`); win_rate by the judge, `by_people` by
+    people; kl in nats and length in tokens, per answer; agreement of two votes on one of the pairs
+    that the round generated, and the share of those votes for neither answer (`equal`)."""
 
     pipeline: str
     number: int
@@ -675,11 +697,22 @@ class Round(Answered):
     ended_at: datetime | None = field(metadata=_MOMENT)
     reason: str
     machine_seconds: float
+    votes: int
+    gpu_hours: float
+    money: float | None
     waits_for: RoundWait | None = field(metadata={"read": RoundWait.read})
     accuracy: RoundRate | None = field(metadata={"read": RoundRate.read})
     win_rate: RoundRate | None = field(metadata={"read": RoundRate.read})
     compared_with: int | None
-    change: float | None
+    change: RoundRate | None = field(metadata={"read": RoundRate.read})
+    new_people: RoundRate | None = field(metadata={"read": RoundRate.read})
+    by_people: RoundRate | None = field(metadata={"read": RoundRate.read})
+    kl: float | None
+    length: float | None
+    baseline_length: float | None
+    agreement: RoundRate | None = field(metadata={"read": RoundRate.read})
+    equal: RoundRate | None = field(metadata={"read": RoundRate.read})
+    simulated: int
     steps: Sequence[RoundStep] = field(metadata=_each(RoundStep))
 
 
