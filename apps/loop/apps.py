@@ -54,7 +54,7 @@ def _run_saved(instance: Any, **kwargs: Any) -> None:
         from apps.loop import services
 
         after_commit(services.fresh_pairs_try, run_id=instance.pk)
-    if instance.kind == "evaluate" and instance.launch_key.startswith("circle:"):
+    if instance.kind in ("evaluate", "generate") and instance.launch_key.startswith("circle:"):
         from apps.labeling.dispatch import task_send
 
         after_commit(task_send, task=wire.TASK_END_ROUND, job=instance.pk)

@@ -1,5 +1,6 @@
 """How the demo's round ends: people compare the policy with its baseline, somebody asks that it is
-promoted, others decide, and its card says all of it.
+promoted, others decide, and its card says all of it. Then a pipeline is made of the round, and
+people vote on some of the pairs that it generated, until the next round starts by itself.
 
 The people are simulated, and their votes are marked so: they show how a comparison goes, and no
 gate counts them. Everything is done through the services that people's pages call, and each step
@@ -32,12 +33,18 @@ from apps.evaluation.services.promoting import (
     promotion_reject,
     promotion_request,
 )
-from apps.labeling.models import Guideline, Task, Vote
+from apps.labeling.models import Comparison, Guideline, Task, Vote
 from apps.labeling.services import Lease, slot_lease_next, slot_skip, vote_cast
 from apps.labeling.services.eligibility import guideline_acknowledge
 from apps.labeling.services.import_votes import imported_people, imported_people_make
 from apps.loop import selectors
 from apps.loop.demo import PEOPLE, Say, alone, stage_timed
+from apps.loop.models import Pipeline
+from apps.loop.recipe import Rules
+from apps.loop.selectors.pipelines import fresh_pairs, steps_of, version_now
+from apps.loop.selectors.rules import rules_of
+from apps.loop.services import fresh_pairs_queue
+from apps.loop.services.pipelines import StepChange, pipeline_change, pipeline_make
 from apps.training.models import Checkpoint, Run
 from measures.head_to_head import Stopping
 from measures.simulated_people import middle_of, prefers_first
@@ -47,6 +54,8 @@ NAME = "PPO against SFT, by simulated people"
 FIRST, SECOND = "PPO", "SFT"
 SIMULATED = tuple(f"Simulated person {n:02}" for n in range(1, 31))
 VOTES_EACH = 5
+PIPELINE = "Arguments, round by round"
+FRESH_PAIRS = 10  # at which the next round starts by itself
 # As in `make bench B=evaluation`: how much prompts and people differ, in logits.
 OF_PROMPTS, OF_PEOPLE = 1.0, 0.7
 SKIPPED = 0.04  # of the pairs that somebody gets
@@ -65,8 +74,7 @@ def round_end(*, runs: Mapping[str, Run], say: Say) -> bool:
     Raises `DomainError` where the votes do not come to an end.
     """
     evaluation = runs["evaluate"]
-    waits_for = [evaluation, runs["suite"]] if "suite" in runs else [evaluation]
-    for run in waits_for:
+    for run in [runs[stage] for stage in ("evaluate", "suite") if stage in runs]:
         run.refresh_from_db()
         if run.state != Run.State.FINISHED:
             return False
@@ -77,6 +85,12 @@ def round_end(*, runs: Mapping[str, Run], say: Say) -> bool:
             with stage_timed(evaluation.project, "people and gate", say, "asking simulated people"):
                 _compared(evaluation, people["emil"], say)
                 _promoted(_model_of(evaluation), people, say)
+        generation = runs.get("generate")
+        if generation is not None:
+            generation.refresh_from_db()
+            if generation.state != Run.State.FINISHED:
+                return False
+            _next_round(evaluation, generation, people["emil"], say)
     return True
 
 
@@ -179,28 +193,43 @@ def _vote(found: HeadToHead, people: Sequence[User], win: float) -> None:
     tasks = tasks_of(found).order_by("pk").values_list("pk", flat=True)
     place = {task: n for n, task in enumerate(tasks)}
     prefers, skips = _tastes(len(place), len(people), win)
-    blind = (Task.Kind.BLIND,)
+    kinds = (Task.Kind.BLIND,)
     asked = list(enumerate(people))
     while asked:
-        still = []
-        for n, person in asked:
-            lease = slot_lease_next(project=found.project, annotator=person, kinds=blind)
-            if not isinstance(lease, Lease) or lease.task not in place:
-                continue  # of another head-to-head: it goes to others when the lease has run out
-            pair = place[lease.task]
-            if skips[pair, n]:
-                slot_skip(slot=lease.slot, annotator=person, kinds=blind)
-            else:
-                vote_cast(
-                    slot=lease.slot,
-                    annotator=person,
-                    idempotency_key=lease.key,
-                    source=Vote.Source.SIMULATED,
-                    lease_next=False,
-                    choice="a" if prefers[pair, n] else "b",
-                )
-            still.append((n, person))
-        asked = still
+        asked = [
+            (n, person)
+            for n, person in asked
+            if _answer_next(found.project, person, n, kinds, place, prefers, skips)
+        ]
+
+
+def _answer_next(
+    project: Project,
+    person: User,
+    n: int,
+    kinds: Sequence[str],
+    place: Mapping[int, int],
+    prefers: NDArray[np.bool_],
+    skips: NDArray[np.bool_],
+) -> bool:
+    """Answer or skip what the queue hands the person of this number. False where that is nothing of
+    `place` ({task: its row in the other two}): it goes to others when the lease has run out."""
+    lease = slot_lease_next(project=project, annotator=person, kinds=kinds)
+    if not isinstance(lease, Lease) or lease.task not in place:
+        return False
+    pair = place[lease.task]
+    if skips[pair, n]:
+        slot_skip(slot=lease.slot, annotator=person, kinds=kinds)
+    else:
+        vote_cast(
+            slot=lease.slot,
+            annotator=person,
+            idempotency_key=lease.key,
+            source=Vote.Source.SIMULATED,
+            lease_next=False,
+            choice="a" if prefers[pair, n] else "b",
+        )
+    return True
 
 
 def _tastes(pairs: int, people: int, win: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
@@ -267,6 +296,68 @@ def _decided(request: PromotionRequest, people: Mapping[str, User]) -> Promotion
                 user=people[name], seen_change=seen, reason=OVERRIDDEN_BECAUSE, **given
             )
     return PromotionDecision.objects.get(request=request)
+
+
+# The next round.
+
+
+def _next_round(evaluation: Run, generation: Run, emil: User, say: Say) -> None:
+    """A pipeline of the round, whose next starts by itself at so many fresh pairs, and votes of
+    simulated people on at most half of the pairs that the round generated; the rest is for people.
+    """
+    made = _pipeline_of(evaluation, emil)
+    fresh_pairs_queue(run=generation)
+    pairs = Comparison.objects.filter(
+        project=evaluation.project, batch=selectors.batch_of(generation)
+    )
+    place = {pk: n for n, pk in enumerate(pairs.order_by("pk").values_list("pk", flat=True))}
+    prefers, skips = _tastes(len(place), len(SIMULATED), 0.5)  # two draws of one policy
+
+    def is_enough() -> bool:
+        voted = pairs.exclude(state=Task.State.OPEN).count()
+        return fresh_pairs(made) >= FRESH_PAIRS or 2 * voted >= len(place)
+
+    if place and not is_enough():
+        people = _simulated_people(evaluation.project)
+        kinds = (Task.Kind.PAIR,)
+        asked = list(enumerate(people))
+        while asked and not is_enough():
+            asked = [
+                (n, person)
+                for n, person in asked
+                if _answer_next(evaluation.project, person, n, kinds, place, prefers, skips)
+            ]
+    say(
+        f"rounds: {fresh_pairs(made)} of {FRESH_PAIRS} fresh pairs are accepted, at which round 2 "
+        f"of the pipeline “{made}” starts while the site runs"
+    )
+
+
+def _pipeline_of(evaluation: Run, emil: User) -> Pipeline:
+    """Made of the round's runs, which are its first round. The pairs for the next are labeled when
+    it starts, so it generates none first."""
+    found = Pipeline.objects.filter(project=evaluation.project, name=PIPELINE).first()
+    if found is not None:
+        return found
+    made = pipeline_make(
+        project=evaluation.project,
+        run=evaluation,
+        name=PIPELINE,
+        user=emil,
+        rules=Rules(trigger_pairs=FRESH_PAIRS),
+        as_round=True,
+    )
+    version, off = version_now(made), StepChange(enabled=False)
+    keys = {step.key for step in steps_of(version)} & {"generate", "label"}
+    pipeline_change(
+        pipeline=made,
+        user=emil,
+        seen_version=version.number,
+        name=PIPELINE,
+        rules=rules_of(version),
+        steps=dict.fromkeys(keys, off),
+    )
+    return made
 
 
 # Figures for the page and the report.

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db.models import F
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from apps.accounts.models import AuditEvent, Project, User
@@ -20,11 +22,14 @@ from apps.evaluation.selectors.cards import card_lines
 from apps.evaluation.selectors.evidence import gate_of
 from apps.evaluation.selectors.head_to_head import people_rates
 from apps.evaluation.services.head_to_head import head_to_head_share
-from apps.labeling.models import Annotator, Answer, EvaluationSet, Skip
+from apps.labeling.models import Annotator, Answer, Comparison, EvaluationSet, Skip, Vote
 from apps.labeling.selectors.hours import hours_of
 from apps.labeling.services import Lease, slot_lease_next
 from apps.loop import apps, round_end
+from apps.loop.models import Pipeline, Round
 from apps.loop.round_end import SIMULATED, VOTES_EACH, round_end_figures, round_end_try
+from apps.loop.selectors.pipelines import fresh_pairs
+from apps.loop.services.rounds import rounds_sweep
 from apps.monitoring.models import Incident
 from apps.snapshots.storage import artifact_store
 from apps.training.models import Artifact, Checkpoint, Run, RunInput
@@ -38,6 +43,7 @@ from tests.evaluation.promoted import (
     saved,
     suite_made,
 )
+from tests.loop.conftest import generation_make, pair
 from workers.contract import wire
 
 pytestmark = pytest.mark.django_db
@@ -368,3 +374,36 @@ def test_the_end_of_an_evaluation_is_told_to_the_import_workers(
         for run in (evaluation, own):
             apps._run_saved(run)
     assert sent == [(wire.TASK_END_ROUND, evaluation.pk)]
+
+
+def test_the_next_round_starts_by_itself_once_people_have_voted(
+    project: Project, model: Checkpoint, evaluation: Run, ana: User
+) -> None:
+    written = [pair(f"Stance {n}: why?", f"Since {n}.", f"Despite {n}.") for n in range(40)]
+    generation = generation_make(project, written, to_people=True, queue_priority=1.0)
+    Run.objects.filter(pk=generation.pk).update(launch_key="circle:demo:pairs:1:generate")
+    RunInput.objects.create(run=generation, role="policy", checkpoint=model)
+    ended(evaluation)
+    assert not Pipeline.objects.exists(), "its pairs are not written yet"
+    generation.refresh_from_db()
+    generation.state, generation.ended_at = Run.State.FINISHED, timezone.now()
+    generation.save()
+    round_end_try(run_id=generation.pk)
+    made = Pipeline.objects.get(project=project)
+    first = Round.objects.get(pipeline=made)
+    assert (first.number, first.trigger, first.state) == (1, "past", "finished")
+    assert first.steps.get(key="evaluate").run_id == evaluation.pk
+    assert first.steps.get(key="generate").run_id == generation.pk
+    votes = Vote.objects.filter(comparison__batch=f"run {generation.pk}")
+    assert {vote.source for vote in votes} == {Vote.Source.SIMULATED}
+    pairs = Comparison.objects.filter(batch=f"run {generation.pk}")
+    left = pairs.filter(n_votes__lt=F("overlap")).count()
+    assert left >= 20, "half of them wait for people"
+    assert fresh_pairs(made) > 0
+    n = votes.count()
+    round_end_try(run_id=evaluation.pk)
+    assert votes.count() == n
+    assert Pipeline.objects.count() == 1, "nothing twice"
+    rounds_sweep()
+    assert fresh_pairs(made) >= round_end.FRESH_PAIRS, "the seed of their tastes accepts that many"
+    assert Round.objects.get(pipeline=made, number=2).trigger == "pairs"

@@ -85,9 +85,9 @@ def generated(row: Round, n: int) -> Round:
 def voted(row: Round, n: int) -> None:
     """`n` more of its pairs have all their votes and are accepted."""
     run = step_of(row, "generate").run
-    pairs = Comparison.objects.filter(batch=batch_of(run), n_votes=0)[:n]
+    pairs = Comparison.objects.filter(batch=batch_of(run), state="open")[:n]
     for pair in pairs:
-        Comparison.objects.filter(pk=pair.pk).update(n_votes=pair.overlap)
+        Comparison.objects.filter(pk=pair.pk).update(n_votes=pair.overlap, state="decided")
         Decision.objects.create(
             comparison=pair, project=row.project, outcome="accepted", winner="a"
         )
@@ -115,6 +115,17 @@ def test_a_round_generates_waits_for_votes_and_freezes(generating: Pipeline, emi
     assert states(swept(row)) | {"label": "done", "freeze": "running"} == states(row)
     assert step_of(row, "label").inputs == {"pairs": 10, "voted": 9}
     assert spent_of(row, round_steps(row)).votes == 27
+
+
+def test_a_pair_whose_votes_disagree_so_far_is_not_done(generating: Pipeline, emil: User) -> None:
+    row = swept(round_start(pipeline=generating, user=emil))
+    generated(row, 1)
+    pair = Comparison.objects.get(batch=batch_of(step_of(row, "generate").run))
+    Comparison.objects.filter(pk=pair.pk).update(n_votes=2)
+    Decision.objects.create(comparison=pair, project=row.project, outcome="contested")
+    assert states(swept(row))["label"] == "waiting"
+    Comparison.objects.filter(pk=pair.pk).update(n_votes=3, state="contested")
+    assert states(swept(row))["label"] == "done"
 
 
 def test_labeling_goes_on_without_the_rest_when_its_time_is_over(
@@ -162,11 +173,11 @@ def test_disputes_wait_for_a_reviewer(generating: Pipeline, emil: User) -> None:
     row = swept(round_start(pipeline=generating, user=emil))
     generated(row, 2)
     voted(row, 2)
-    disputed = Decision.objects.filter(comparison__batch=batch_of(step_of(row, "generate").run))
-    disputed.update(outcome="needs_review")
+    disputed = Comparison.objects.filter(batch=batch_of(step_of(row, "generate").run))
+    disputed.update(state="review")
     assert states(swept(row)) | {"label": "done", "decide": "waiting"} == states(row)
     assert wait_of(row, round_steps(row)).who == "a reviewer"
-    disputed.update(outcome="adjudicated")
+    disputed.update(state="decided")
     assert states(swept(row))["decide"] == "done"
 
 

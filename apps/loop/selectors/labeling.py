@@ -2,22 +2,22 @@
 
 from dataclasses import dataclass
 
-from django.db.models import F, Q, QuerySet
+from django.db.models import Q, QuerySet
 
-from apps.labeling.models import Comparison, Decision
+from apps.labeling.models import Comparison, Task
 from apps.loop import selectors
 from apps.loop.models import Round
 from apps.training.models import Run
 
-_Outcome = Decision.Outcome
-_DISPUTED = (_Outcome.CONTESTED, _Outcome.NEEDS_REVIEW)
+_State = Task.State
+_DISPUTED = (_State.CONTESTED, _State.REVIEW)
 
 
 @dataclass(frozen=True, slots=True)
 class Labeled:
-    """n: pairs that the round put into the label queue; voted: those with all votes they ask for,
-    or decided. disputed: those of them that wait for a reviewer; where the round generates nothing,
-    those of the project."""
+    """n: pairs that the round put into the label queue; voted: those that ask nobody any more, as
+    they have their votes or nobody is left who may vote; disputed: those of them that wait for a
+    reviewer. Where the round generates nothing, the disputed ones are the project's."""
 
     n: int
     voted: int
@@ -30,9 +30,9 @@ class Labeled:
 
 def generations_of(row: Round) -> QuerySet[Run]:
     """The runs of the round's step `generate`, all attempts."""
-    return Run.objects.filter(
-        project=row.project_id, launch_key__startswith=f"round:{row.pk}:generate:"
-    )
+    launched = Q(launch_key__startswith=f"round:{row.pk}:generate:")
+    past = Q(round_steps__round=row, round_steps__key="generate")
+    return Run.objects.filter(launched | past, project=row.project_id).distinct()
 
 
 def generation_of(row: Round) -> Run | None:
@@ -52,9 +52,8 @@ def pairs_of(row: Round) -> QuerySet[Comparison]:
 def labeled(row: Round) -> Labeled:
     pairs, every = pairs_of(row), Comparison.objects.filter(project=row.project_id)
     among = pairs if generation_of(row) is not None else every
-    decided = Q(decision__isnull=False) & ~Q(decision__outcome=_Outcome.NEEDS_VOTES)
     return Labeled(
         n=pairs.count(),
-        voted=pairs.filter(Q(n_votes__gte=F("overlap")) | decided).count(),
-        disputed=among.filter(decision__outcome__in=_DISPUTED).count(),
+        voted=pairs.exclude(state=_State.OPEN).count(),
+        disputed=among.filter(state__in=_DISPUTED).count(),
     )

@@ -124,8 +124,21 @@ def assemble(material: Material, recipe: SnapshotRecipe) -> Assembly:
         "weights": weighed.counts,
         "near_duplicates": placed.figures,
     }
-    warnings = (*placed.notes, *warnings_about(files, pairs, recipe), *weighed.warnings)
+    warnings = (
+        *placed.notes,
+        *warnings_about(files, pairs, recipe),
+        *weighed.warnings,
+        *_about_simulated(files, material),
+    )
     return Assembly(files, tuple(drops), pairs, counts, warnings)
+
+
+def _about_simulated(
+    files: Mapping[str, Sequence[SplitLine]], material: Material
+) -> tuple[str, ...]:
+    used = {vote for lines in files.values() for line in lines for vote in line.votes}
+    n = len(used & material.simulated)
+    return (f"{n:,} of {len(used):,} votes are simulated: no person cast them.",) if n else ()
 
 
 def _filtered(pair: Pair, recipe: SnapshotRecipe) -> str | None:

@@ -85,13 +85,14 @@ class Material:
     """Everything a project has, in order of id.
 
     texts: by key of a pair's `a`, `b` and `prompt`, what near-duplicates are looked for in; empty
-    when nobody looks.
+    when nobody looks. simulated: ids of the votes that no person cast.
     """
 
     pairs: tuple[Pair, ...]
     votes: tuple[CurrentVote, ...]
     barred: frozenset[int] = frozenset()  # people who voted in another snapshot's training rows
     texts: Mapping[str, str] = field(default_factory=dict)
+    simulated: frozenset[int] = frozenset()
 
 
 # What a line was decided by.

@@ -54,7 +54,14 @@ def material_of(*, project: Project, recipe: SnapshotRecipe) -> Material:
             )
         )
     barred = barred_by(project=project, recipe=recipe)
-    return Material(tuple(pairs), _current_votes(project), barred, texts.texts)
+    simulated = Vote.objects.filter(project=project, source=Vote.Source.SIMULATED)
+    return Material(
+        tuple(pairs),
+        _current_votes(project),
+        barred,
+        texts.texts,
+        frozenset(simulated.values_list("pk", flat=True)),
+    )
 
 
 def _review(state: str, outcome: str | None, why: str) -> str:

@@ -591,7 +591,7 @@ class PipelineStep(Answered):
     """A step of a pipeline. kind: run, select, label, decide, freeze, approve, audit, promote;
     copied_from: the run whose settings it takes; inputs: {role: origin, step, type, id}. share,
     hours, pairs: of labeling: percent of the pairs that must have their votes, after how many hours
-    the round continues, fresh pairs to wait for where nothing is generated. plan: of a selection."""
+    the round continues, fresh pairs to wait for where none are generated. plan: of a selection."""
 
     key: str
     kind: str
