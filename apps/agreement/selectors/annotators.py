@@ -23,6 +23,7 @@ from django.db.models.fields.json import KT
 from django.db.models.functions import Cast, Lower
 from django.utils import timezone
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from apps.accounts.models import Membership, Project, Role, User
 from apps.agreement.models import AnnotatorReport
@@ -113,6 +114,21 @@ def reports_of(*, project: Project) -> "QuerySet[WithAnnotations[AnnotatorReport
             reliability=Subquery(annotator.values("reliability")[:1]),
         )
     )
+
+
+def agreement_by_person(*, project: Project) -> list[tuple[float, float, int]]:
+    """(agreement with the others, its standard error, pairs) of everybody who has an interval."""
+    stored = AnnotatorReport.objects.filter(project=project, figures__version=VERSION)
+    found = []
+    for figure in stored.order_by("user").values_list("figures__agreement", flat=True):
+        if figure.get("low") is None or figure.get("high") is None:
+            continue
+        n = int(figure["n"])
+        # The interval is value ± t · error. Without any spread the error is that of one pair that
+        # differs, as `measures.annotators.work` takes it.
+        error = (figure["high"] - figure["low"]) / 2 / float(stdtrit(n - 1, 0.975))
+        found.append((float(figure["value"]), max(error, 1 / n), n))
+    return found
 
 
 def reports_list(
