@@ -123,11 +123,11 @@ def agreement_by_person(*, project: Project) -> list[tuple[float, float, int]]:
     for figure in stored.order_by("user").values_list("figures__agreement", flat=True):
         if figure.get("low") is None or figure.get("high") is None:
             continue
-        n = int(figure["n"])
-        # The interval is value ± t · error. Without any spread the error is that of one pair that
-        # differs, as `measures.annotators.work` takes it.
-        error = (figure["high"] - figure["low"]) / 2 / float(stdtrit(n - 1, 0.975))
-        found.append((float(figure["value"]), max(error, 1 / n), n))
+        n, value = int(figure["n"]), float(figure["value"])
+        # The interval is value ± t · error, cut off at 0 and 1. Without any spread the error is
+        # that of one pair that differs, as `measures.annotators.work` takes it.
+        margin = max(figure["high"] - value, value - figure["low"])
+        found.append((value, max(margin / float(stdtrit(n - 1, 0.975)), 1 / n), n))
     return found
 
 

@@ -125,10 +125,9 @@ def _turned(of: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"value": -of["value"], "low": -of["high"], "high": -of["low"]}
 
 
-def loss_words(of: Mapping[str, Any] | None) -> str:
+def loss_words(of: Mapping[str, Any] | None, places: int = 4) -> str:
     """0.0160 (0.0120 to 0.0210)."""
     if of is None:
         return ""
-    if of["low"] is None:
-        return fixed(of["value"], 4)
-    return f"{fixed(of['value'], 4)} ({fixed(of['low'], 4)} to {fixed(of['high'], 4)})"
+    value, low, high = (fixed(of[name], places) for name in ("value", "low", "high"))
+    return value if of["low"] is None else f"{value} ({low} to {high})"

@@ -63,8 +63,8 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A way of asking. labelled: share of its pairs that gets a label, by `labelled_from` (replay or
-    agreement), None where neither says. done: when its votes are in. measured: the cell of the
+    """A way of asking. labelled: share of its pairs that gets a label, by `labelled_from` (replay
+    or agreement), None where neither says. done: when its votes are in. measured: the cell of the
     replay that is nearest to these votes."""
 
     way: Way
@@ -212,12 +212,13 @@ def _lines(
     agreeing: Agreeing,
     result: Mapping[str, Any] | None,
 ) -> Iterable[Line]:
-    if wanted.votes is None and wanted.pairs is None:
-        return
     for way in WAYS:
-        pairs = wanted.pairs if wanted.votes is None else wanted.votes // way.depth
-        assert pairs is not None
-        votes = pairs * way.depth if wanted.votes is None else wanted.votes
+        if wanted.votes is not None:
+            votes, pairs = wanted.votes, wanted.votes // way.depth
+        elif wanted.pairs is not None:
+            votes, pairs = wanted.pairs * way.depth, wanted.pairs
+        else:
+            return
         cell = cells_at(result, nearest_point(result, votes)).get(way.name) if result else None
         labelled, source = (cell["labelled"], "replay") if cell else (None, "")
         if cell is None and agreeing.two_way is not None:
@@ -271,11 +272,11 @@ def _errors(spread: Spread | None, crowd: Crowd, votes: int) -> tuple[float, flo
 
 
 def _by_day(day: date | None, daily: DailyPace) -> ByDay | None:
-    if day is None or daily.why_not or daily.per_day.value is None:
+    per_day = daily.per_day
+    if day is None or daily.why_not or per_day.value is None:
         return None
     end = datetime.combine(day + timedelta(days=1), time(), tzinfo=UTC)
     days = max(0.0, (end - timezone.now()) / timedelta(days=1))
-    per_day = daily.per_day
     return ByDay(
         day,
         days * per_day.value,

@@ -35,7 +35,6 @@ MOST_PAIRS = 20_000  # a random part of more says as much
 CUT_OFF = timedelta(minutes=30)  # a try that is not done by then is taken for dead
 MOST_TRIES = 3
 MOST_PER_PROMPT = 50
-_ACTIONS = {Kind.SELECTION: "selection.replay_started", Kind.DEPTH: "depth.replay_started"}
 
 
 def selection_replay_start(
@@ -69,17 +68,19 @@ def selection_replay_start(
     code, words = voted_pairs(project).problem
     if code:
         raise DomainError(words, code=code)
+    of_depth = kind == Kind.DEPTH
+    action = "depth.replay_started" if of_depth else "selection.replay_started"
     try:
         with transaction.atomic():
             row = SelectionReplay.objects.create(
                 project=project, kind=kind, most_per_prompt=most_per_prompt, created_by=by
             )
             audit_record(
-                action=_ACTIONS[Kind(kind)],
+                action=action,
                 actor=by,
                 project=project,
                 subject=row.pk,
-                details={} if kind == Kind.DEPTH else {"most_per_prompt": most_per_prompt},
+                details={} if of_depth else {"most_per_prompt": most_per_prompt},
             )
     except IntegrityError:
         of_kind = SelectionReplay.objects.filter(project=project, kind=kind, ended_at=None)
