@@ -229,7 +229,7 @@ def _facts(budget: Budget) -> Iterator[Fact]:
 
 def _with_range(of: Interval, places: int) -> str:
     if of.low is None or of.high is None:
-        why = f" ({reason_words(of.no_interval)})" if of.no_interval else ""
+        why = f"; {reason_words(of.no_interval)}" if of.no_interval else ""
         return f"{fixed(of.value, places)}{why}"
     return f"{fixed(of.value, places)} ({fixed(of.low, places)} to {fixed(of.high, places)})"
 
