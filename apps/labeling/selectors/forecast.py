@@ -9,7 +9,17 @@ from typing import Any
 
 from django.core.cache import cache
 from django.db import connection
-from django.db.models import Avg, Count, Min
+from django.db.models import (
+    Avg,
+    Count,
+    DurationField,
+    ExpressionWrapper,
+    F,
+    IntegerField,
+    Min,
+    Value,
+)
+from django.db.models.functions import Extract, Floor
 from django.utils import timezone
 
 from apps.accounts.models import Project, User
@@ -195,9 +205,11 @@ def pace_of(project: Project) -> Pace:
         timed=Count("active_ms"),
         ms=Avg("active_ms"),
     )
+    ago = ExpressionWrapper(Value(now) - F("cast_at"), output_field=DurationField())
+    age = Floor(Extract(ago, "epoch") / 86_400, output_field=IntegerField())
     daily = [0] * days
-    for at in recent.order_by().values_list("cast_at", flat=True).iterator(chunk_size=10_000):
-        daily[days - 1 - min(days - 1, max(0, (now - at) // timedelta(days=1)))] += 1
+    for day, n in recent.order_by().annotate(age=age).values_list("age").annotate(n=Count("pk")):
+        daily[days - 1 - min(days - 1, max(0, day))] += n
     seconds = None if counted["ms"] is None else float(counted["ms"]) / 1000
     return Pace(daily, counted["people"], seconds, counted["timed"])
 
