@@ -65,14 +65,14 @@ def test_the_recommendation_quotes_its_interval_and_none_is_made_where_nothing_i
     )
     words = depth_words({"cells": [SINGLE, worse, unsure]}, 1_000)
     assert "one vote each on more pairs" in words
-    assert "majority by 0.0043 (0.0010 to 0.0080)" in words
-    assert "no difference clear of 0 from 3 votes a pair, soft label" in words
+    assert "the majority of 4 votes by 0.0043 (0.0010 to 0.0080)" in words
+    assert "no difference clear of 0 from 3 votes with a soft label" in words
     words = depth_words({"cells": [SINGLE, unsure]}, 1_000)
     assert words.startswith("No difference clear of 0 here")
     assert "0.0020 (−0.0010 to 0.0050)" in words
     better = cell("soft_3", 1_000, -0.003, -0.005, -0.001)
     words = depth_words({"cells": [SINGLE, worse, better]}, 1_000)
-    assert words.startswith("Ask for 3 votes a pair, soft label")
+    assert words.startswith("Ask for 3 votes with a soft label")
     assert "by 0.0030 (0.0010 to 0.0050)" in words
     assert nearest_point({"points": [500, 1_000, 2_000]}, 1_300) == 1_000
     assert nearest_point({"points": [500, 1_000, 2_000]}, 10**6) == 2_000

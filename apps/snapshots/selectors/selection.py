@@ -17,10 +17,10 @@ STRATEGY_WORDS = {
 }
 WAY_WORDS = {
     "single": "one vote each on more pairs",
-    "soft_3": "3 votes a pair, soft label",
-    "majority_3": "3 votes a pair, majority",
-    "majority_4": "4 votes a pair, majority",
-    "unanimous_4": "4 votes a pair, unanimous only",
+    "soft_3": "3 votes with a soft label",
+    "majority_3": "the majority of 3 votes",
+    "majority_4": "the majority of 4 votes",
+    "unanimous_4": "4 unanimous votes",
 }
 
 
