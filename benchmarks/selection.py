@@ -1,8 +1,10 @@
-"""Does choosing pairs save votes on the shipped argument pairs? Strategies beside random.
+"""Does choosing pairs save votes on the shipped argument pairs, or one vote each on more of them?
 
-The replay that *Data readiness* offers (measures/selection.py), on data/pairs.jsonl.xz:
-whole debates held out, one label is one of the votes that a pair got, 20 paired seeds, 1,000 votes,
-the regulariser tuned for random first. The named alternative is drawing pairs at random.
+The replays that *Data readiness* offers, on data/pairs.jsonl.xz, whole debates held out, 20 paired
+seeds. Which pairs (measures/selection.py): one label is one of the votes that a pair got, 1,000
+votes, the regulariser tuned for random first; the named alternative is drawing pairs at random.
+Votes a pair (measures/depth.py): up to 4,000 votes, the regulariser tuned for every way; the named
+alternative is one vote each.
 
 Run: python -m benchmarks.selection [pairs]
 """
@@ -20,7 +22,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.report import print_report, versions
+from benchmarks.report import print_report, print_table, versions
+from measures.depth import Depth, replay_depth
 from measures.estimate import Interval
 from measures.selection import Pool, pool_of, replay
 
@@ -49,8 +52,13 @@ def pool_read(most: int) -> Pool:
 
 
 def main() -> None:
+    pool = pool_read(int(sys.argv[1]) if len(sys.argv) > 1 else 10_000)
     begun = time.perf_counter()
-    found = replay(pool_read(int(sys.argv[1]) if len(sys.argv) > 1 else 10_000))
+    depth = replay_depth(pool)
+    depth_seconds = time.perf_counter() - begun
+    print_table("votes a pair", depth_rows(depth))
+    begun = time.perf_counter()
+    found = replay(pool)
     rows = [
         {
             "strategy": one.strategy,
@@ -77,9 +85,40 @@ def main() -> None:
             one.strategy: one.saved.value for one in found.curves if one.saved
         },
         "seconds": round(time.perf_counter() - begun, 1),
+        "depth": {
+            "verdict": depth.verdict,
+            "refused": depth.refused,
+            "single_votes_reached": depth.room,
+            "log_loss_above_one_vote_each": {
+                f"{one.way} {one.votes}": one.log_loss_above.value
+                for one in depth.cells
+                if one.log_loss_above
+            },
+            "seconds": round(depth_seconds, 1),
+        },
         "versions": versions("numpy", "scipy"),
     }
     print_report("selection", rows, summary)
+
+
+def depth_rows(depth: Depth) -> list[dict[str, object]]:
+    return [
+        {
+            "votes": one.votes,
+            "way": one.way,
+            "pairs": one.pairs,
+            "with a label": f"{one.labelled:.2f}",
+            "log loss": f"{one.log_loss:.4f}",
+            "above one vote each": _shown(one.log_loss_above, 4),
+            "accuracy": f"{one.accuracy:.4f}",
+            "accuracy above": _shown(one.accuracy_above, 4),
+            "calibration error": f"{one.calibration_error:.4f}",
+            "calibration above": _shown(one.calibration_error_above, 4),
+            "L2": " ".join(f"{ridge:g}" for ridge in one.ridges),
+            "verdict": "under-tuned" if one.under_tuned else one.verdict,
+        }
+        for one in sorted(depth.cells, key=lambda cell: cell.votes)
+    ]
 
 
 def _shown(of: Interval | None, places: int = 2) -> str:

@@ -52,7 +52,7 @@ HELD_OUT = 0.3  # of the pairs, at least; whole groups
 LEAST_PAIRS, LEAST_GROUPS = 500, 5
 COMPONENTS = 64
 BINS = 10
-_LEAST_GAIN = 0.002  # nats below ln 2 that random must end with; less is no signal to select for
+LEAST_GAIN = 0.002  # nats below ln 2 that random must end with; less is no signal to select for
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,14 @@ class Pool:
     @property
     def share(self) -> Floats:
         return self.first / self.votes
+
+    @property
+    def n_groups(self) -> int:
+        return len(np.unique(self.group))
+
+    def only(self, rows: NDArray[np.bool_]) -> "Pool":
+        columns = (self.first, self.votes, self.group, self.prompt)
+        return Pool(self.x[rows], *(column[rows] for column in columns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,11 +193,9 @@ def replay(
     random is under-tuned. ValueError: fewer than 3 ridges or 20 seeds."""
     if len(ridges) < 3 or seeds < SEEDS:
         raise ValueError(f"a replay needs at least 3 ridges and {SEEDS} seeds")
-    found = Replay(len(pool.x), int(pool.votes.sum()), len(np.unique(pool.group)), seeds)
-    if found.n < LEAST_PAIRS:
-        return replace(found, refused=reason("few_voted_pairs", n=found.n, least=LEAST_PAIRS))
-    if found.n_groups < LEAST_GROUPS:
-        return replace(found, refused=reason("few_groups", n=found.n_groups, least=LEAST_GROUPS))
+    found = Replay(len(pool.x), int(pool.votes.sum()), pool.n_groups, seeds)
+    if why := too_little(pool):
+        return replace(found, refused=why)
     plays = [_Play(pool, seed, most_per_prompt) for seed in range(seeds)]
     room = min(len(one.train) for one in plays) // 2
     budget = min(most_votes, room // BATCH * BATCH)
@@ -199,7 +205,7 @@ def replay(
     ends = [float(np.mean([one.random_end(budget, ridge) for one in plays])) for ridge in grid]
     found = replace(found, ridges=tuple(zip(grid, ends, strict=True)))
     best = int(np.argmin(ends))
-    if np.log(2) - ends[best] < _LEAST_GAIN:
+    if np.log(2) - ends[best] < LEAST_GAIN:
         return replace(found, refused=reason("no_signal_to_select"))
     if best in (0, len(grid) - 1):
         return replace(found, refused=reason("random_under_tuned", ridge=grid[best]))
@@ -220,10 +226,7 @@ class _Play:
 
     def __init__(self, pool: Pool, seed: int, most_per_prompt: int | None) -> None:
         rng = np.random.default_rng(seed)
-        sizes = np.bincount(pool.group)
-        order = rng.permutation(len(sizes))
-        enough = int(np.searchsorted(np.cumsum(sizes[order]), HELD_OUT * len(pool.x))) + 1
-        held = np.isin(pool.group, order[: min(enough, len(order) - 1)])
+        held = np.isin(pool.group, held_out(pool, rng))
         self.test = np.flatnonzero(held)
         self.train = rng.permutation(np.flatnonzero(~held))
         won = rng.random(len(pool.x)) < pool.share
@@ -299,10 +302,35 @@ class _Play:
     def _tested(self, asked: Ints, ridge: float) -> tuple[Floats, tuple[float, float, float]]:
         rows = self.x[asked] * self.sign[asked][:, None]
         weights = fit(sparse.csr_matrix(rows), ridge=ridge)
-        margin, share = self.test_x @ weights, self.test_share
-        loss = -(share * log_expit(margin) + (1 - share) * log_expit(-margin)).mean()
-        right = np.where(margin > 0, share, np.where(margin < 0, 1 - share, 0.5)).mean()
-        return weights, (float(loss), float(right), _calibration_error(expit(margin), share))
+        return weights, tested(self.test_x @ weights, self.test_share)
+
+
+def too_little(pool: Pool) -> str:
+    """Why a pool is not replayed at all; "" where it is."""
+    if len(pool.x) < LEAST_PAIRS:
+        return reason("few_voted_pairs", n=len(pool.x), least=LEAST_PAIRS)
+    if pool.n_groups < LEAST_GROUPS:
+        return reason("few_groups", n=pool.n_groups, least=LEAST_GROUPS)
+    return ""
+
+
+def held_out(
+    pool: Pool, rng: np.random.Generator, *, share: float = HELD_OUT, least: int = 1
+) -> Ints:
+    """Groups drawn at random until they have this share of the pairs, `least` at least; one group
+    is always left to learn from."""
+    names, sizes = np.unique(pool.group, return_counts=True)
+    order = rng.permutation(len(names))
+    enough = int(np.searchsorted(np.cumsum(sizes[order]), share * len(pool.x))) + 1
+    return names[order[: min(max(enough, least), len(order) - 1)]]
+
+
+def tested(margin: Floats, share: Floats) -> tuple[float, float, float]:
+    """Log loss, agreement with a vote and calibration error of predictions σ(margin), against the
+    pairs' shares of votes: (n,) each."""
+    loss = -(share * log_expit(margin) + (1 - share) * log_expit(-margin)).mean()
+    right = np.where(margin > 0, share, np.where(margin < 0, 1 - share, 0.5)).mean()
+    return float(loss), float(right), _calibration_error(expit(margin), share)
 
 
 def _calibration_error(p: Floats, share: Floats) -> float:
@@ -325,7 +353,7 @@ def _summary(name: str, runs: Floats, random: Floats) -> Curve:
         made,
         saved=_saving(runs[:, :, 0], random[:, :, 0]),
         saved_accuracy=_saving(-runs[:, :, 1], -random[:, :, 1]),
-        worse=_interval(float(later.mean()), later[_drawn(len(later))].mean(axis=1), len(later)),
+        worse=mean_over_seeds(later),
     )
 
 
@@ -334,6 +362,12 @@ def _saving(runs: Floats, random: Floats) -> Interval:
     drawn = _drawn(len(runs))
     values = np.array([_saved(runs[k].mean(axis=0), random[k].mean(axis=0)) for k in drawn])
     return _interval(_saved(runs.mean(axis=0), random.mean(axis=0)), values, len(runs))
+
+
+def mean_over_seeds(values: Floats) -> Interval:
+    """values: (seeds,)."""
+    means = values[_drawn(len(values))].mean(axis=1)
+    return _interval(float(values.mean()), means, len(values))
 
 
 def _drawn(seeds: int) -> Ints:

@@ -142,6 +142,8 @@ SENTENCES: dict[str, str] = {
     "snapshot.cancelled": "cancelled the dataset {name}",
     "snapshot.frozen": "froze the dataset {subject}",
     "snapshot.look_signed": "let {for} take look {look} at {split} of {subject}: {reason}",
+    "depth.replay_started": "started a replay of one vote each on more pairs against several on "
+    "fewer",
     "selection.replay_started": "started a replay of how votes are saved by choosing pairs",
     "snapshot.looks_limited": "set how many looks at {split} of {subject} are free: {looks}",
     "snapshot.private_read": "downloaded the private split {split} of {subject}",

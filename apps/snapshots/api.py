@@ -1,7 +1,7 @@
 """The API of datasets."""
 
 from dataclasses import asdict
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, Literal
 
 from django.http import HttpRequest
@@ -18,8 +18,10 @@ from apps.snapshots import exports
 from apps.snapshots.advice import Facts, Rules, Task, advise
 from apps.snapshots.models import Snapshot, SplitAccess
 from apps.snapshots.recipe import PRIVATE_SPLITS
+from apps.snapshots.screens.budget import budget_json
 from apps.snapshots.selectors import comparing, lineage, looks, selection, snapshots
 from apps.snapshots.services import freezing, mixing
+from apps.snapshots.services.budget import Wanted, budget_of
 from apps.snapshots.services.importing import snapshot_import
 from apps.snapshots.services.looks import look_budget_set, look_sign
 from apps.snapshots.services.readiness import gather
@@ -588,6 +590,11 @@ def advice(
 class SelectionReplayIn(Schema):
     model_config = ConfigDict(extra="forbid")
 
+    kind: str = Field(
+        "selection",
+        description="selection: which pairs to ask about; depth: one vote each on more pairs "
+        "against several on fewer",
+    )
     most_per_prompt: int | None = Field(
         None, description="chosen pairs of one prompt in a batch, 1 to 50; null for any number"
     )
@@ -595,14 +602,17 @@ class SelectionReplayIn(Schema):
 
 class SelectionReplayOut(Schema):
     id: str
+    kind: Literal["selection", "depth"]
     state: Literal["queued", "running", "finished", "failed"]
     most_per_prompt: int | None
     verdict: str = Field(
-        description="saves, no_evidence, worse or refused; empty before the replay is finished"
+        description="saves, no_evidence, worse or refused; of a replay of kind depth: depth, "
+        "breadth, no_evidence or refused; empty before the replay is finished"
     )
     words: str = Field(description="the verdict in a sentence")
     result: dict[str, Any] = Field(
-        description="n, n_votes, n_groups, seeds, points, ridge, ridges, curves, refused"
+        description="n, n_votes, n_groups, seeds, points, refused; and ridge, ridges, curves, or "
+        "of kind depth: deepest, n_deep, room, cells"
     )
     error: str
     created_at: datetime
@@ -616,11 +626,14 @@ SELECTION = "/projects/{slug}/selection-replays"
     SELECTION,
     auth=needs("read"),
     response=list[SelectionReplayOut],
-    summary="Replays of the project's votes: would choosing pairs have saved some, newest first",
+    summary="Replays of the project's votes: would choosing pairs, or fewer votes a pair, have "
+    "saved some, newest first",
 )
-def selection_replay_list(request: HttpRequest, slug: str) -> Any:
+def selection_replay_list(
+    request: HttpRequest, slug: str, kind: Literal["", "selection", "depth"] = ""
+) -> Any:
     project, _role = project_for(request.user, slug, READERS)
-    return [selection.replay_shown(row) for row in selection.replays_of(project)]
+    return [selection.replay_shown(row) for row in selection.replays_of(project, kind)]
 
 
 @router.post(
@@ -630,12 +643,86 @@ def selection_replay_list(request: HttpRequest, slug: str) -> Any:
     summary="Replay the project's votes; a worker does it",
 )
 def selection_replay_create(request: HttpRequest, slug: str, payload: SelectionReplayIn) -> Status:
-    """One at a time; the one that is under way, where it has the same limit."""
+    """One of a kind at a time; the one that is under way, where it has the same limit."""
     project, _role = project_for(request.user, slug, STAFF)
     row = selection_replay_start(
-        project=project, by=request.user, most_per_prompt=payload.most_per_prompt
+        project=project,
+        by=request.user,
+        kind=payload.kind,
+        most_per_prompt=payload.most_per_prompt,
     )
     return Status(202, selection.replay_shown(row))
+
+
+class BudgetLineOut(Schema):
+    way: str = Field(
+        description="single, soft_3, majority_3, majority_4 or unanimous_4: votes a pair, and what "
+        "they become"
+    )
+    votes: int
+    pairs: int
+    labelled: float | None = Field(
+        description="share of the pairs that gets a label; null where it is not known"
+    )
+    money: float | None
+    days: float | None = Field(description="until the votes are in, at the present pace")
+    soonest: float | None = Field(description="days; the range is of resampled days")
+    latest: float | None
+    no_day: str = Field(
+        description="no_votes, none_lately, few_votes or too_far where there is no day"
+    )
+    measured: dict[str, Any] | None = Field(
+        description="the cell of the project's newest replay of kind depth that is nearest to "
+        "these votes; null where nothing is measured"
+    )
+
+
+class LabelBudgetOut(Schema):
+    words: str = Field(description="the recommendation; empty where nothing is measured")
+    price: float | None = Field(description="of one vote; null where none is stated")
+    currency: str
+    lines: list[BudgetLineOut]
+    per_day: float | None = Field(description="votes a day, over at most 28 days")
+    per_day_low: float | None
+    per_day_high: float | None
+    seconds: float | None = Field(description="active time of a vote, the mean")
+    agreement: float | None = Field(description="how often two votes on a pair agree")
+    alpha: float | None
+    people: int = Field(description="with votes that labels are made from")
+    busiest: float | None = Field(description="share of the votes by the most active of them")
+    effective_people: float | None
+    between_people: float | None = Field(
+        description="standard deviation between people of their agreement with the others; null "
+        "where it is not known"
+    )
+    votes_by_day: float | None = Field(description="votes that are in at the end of the day `by`")
+    notes: list[str]
+
+
+@router.get(
+    "/projects/{slug}/label-budget",
+    auth=needs("read"),
+    response=LabelBudgetOut,
+    summary="What so many votes or pairs come to by each way of asking: pairs, money, days",
+)
+def label_budget(
+    request: HttpRequest,
+    slug: str,
+    votes: int | None = None,
+    pairs: int | None = None,
+    price: float | None = Query(None, description="of one vote"),
+    wage: float | None = Query(None, description="an hour; a vote costs its active time"),
+    currency: str = "",
+    by: date | None = None,
+) -> dict[str, Any]:
+    """From the project's own pace, agreement and people; `by` asks how many votes are in at the end
+    of a day. Without votes and pairs it is of the votes
+    that the queue wants; without a price there is no money. Nothing is stored."""
+    project, _role = project_for(request.user, slug, STAFF)
+    wanted = Wanted(
+        votes=votes, pairs=pairs, price=price, wage=wage, currency=currency.strip(), by=by
+    )
+    return budget_json(budget_of(project=project, wanted=wanted))
 
 
 @router.get(

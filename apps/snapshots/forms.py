@@ -30,6 +30,7 @@ from apps.snapshots.recipe import (
     recipe_from_json,
 )
 from apps.snapshots.selectors import snapshots
+from apps.snapshots.services.budget import Wanted
 from apps.snapshots.services.looks import MOST_LOOKS
 
 _SPLITS = {
@@ -387,6 +388,48 @@ class SelectionForm(forms.Form):
         empty_value=None,
         choices=[("", "any number"), ("1", "at most 1"), ("2", "at most 2"), ("5", "at most 5")],
     )
+
+
+class BudgetForm(forms.Form):
+    """Of a label budget; every field may stay empty, and the service says what is not possible."""
+
+    votes = forms.IntegerField(
+        required=False,
+        label="Votes I can afford",
+        help_text="Empty, without pairs either: the votes that the queue wants.",
+        widget=forms.NumberInput({"min": 1}),
+    )
+    pairs = forms.IntegerField(
+        required=False,
+        label="Or pairs wanted",
+        help_text="The votes follow from the votes a pair.",
+        widget=forms.NumberInput({"min": 1}),
+    )
+    price = forms.FloatField(
+        required=False,
+        label="Price of a vote",
+        widget=forms.NumberInput({"min": 0, "step": "any"}),
+    )
+    wage = forms.FloatField(
+        required=False,
+        label="Or hourly wage",
+        help_text="A vote then costs its active time, as it was measured here.",
+        widget=forms.NumberInput({"min": 0, "step": "any"}),
+    )
+    currency = forms.CharField(
+        required=False, label="Currency", help_text="Such as EUR.", strip=True
+    )
+    by = forms.DateField(
+        required=False,
+        label="Needed by",
+        help_text="How many votes will be in by the end of that day (UTC)?",
+        widget=forms.DateInput({"type": "date"}, format="%Y-%m-%d"),
+    )
+
+    def wanted(self) -> Wanted:
+        """What was stated, of the fields that could be read."""
+        stated = self.cleaned_data if self.is_bound and not self.errors else {}
+        return Wanted(**{name: value for name, value in stated.items() if value is not None})
 
 
 class LookBudgetForm(forms.Form):

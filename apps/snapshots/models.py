@@ -231,8 +231,13 @@ class SplitSignOff(models.Model):
 
 
 class SelectionReplay(Named):
-    """A replay of a project's votes: would choosing pairs have saved some? One at a time per
-    project. `result` is `measures.selection.Replay` with the verdict of each strategy."""
+    """A replay of a project's votes: would choosing pairs have saved some, or asking fewer people
+    about more pairs? One of a kind at a time per project. `result` is `measures.selection.Replay`
+    with the verdict of each strategy, or `measures.depth.Depth` with that of each cell."""
+
+    class Kind(models.TextChoices):
+        SELECTION = "selection", "which pairs to ask about"
+        DEPTH = "depth", "votes a pair"
 
     class State(models.TextChoices):
         QUEUED = "queued", "queued"
@@ -241,6 +246,9 @@ class SelectionReplay(Named):
         FAILED = "failed", "failed"
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    kind = models.CharField(
+        max_length=9, choices=Kind.choices, default=Kind.SELECTION, db_default=Kind.SELECTION
+    )
     state = models.CharField(max_length=8, choices=State.choices, default=State.QUEUED)
     most_per_prompt = models.PositiveSmallIntegerField(null=True, blank=True)
     verdict = models.CharField(max_length=12, blank=True)
@@ -255,9 +263,9 @@ class SelectionReplay(Named):
         ordering = ["-created_at"]
         constraints = [
             models.UniqueConstraint(
-                fields=["project"],
+                fields=["project", "kind"],
                 condition=Q(ended_at__isnull=True),
-                name="selection_replay_one_at_a_time",
+                name="selection_replay_one_of_a_kind",
             )
         ]
 

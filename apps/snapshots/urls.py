@@ -2,7 +2,16 @@
 
 from django.urls import path
 
-from apps.snapshots.views import datasets, imports, lineage, looks, mixing, reports, selection
+from apps.snapshots.views import (
+    budget,
+    datasets,
+    imports,
+    lineage,
+    looks,
+    mixing,
+    reports,
+    selection,
+)
 
 app_name = "snapshots"
 urlpatterns = [
@@ -35,6 +44,9 @@ urlpatterns = [
     # selection
     path("<slug:slug>/ready/selection/", selection.selection, name="selection"),
     path("<slug:slug>/ready/selection/start/", selection.selection_start, name="selection_start"),
+    # label budget
+    path("<slug:slug>/ready/budget/", budget.budget, name="budget"),
+    path("<slug:slug>/ready/budget/replay/", budget.depth_start, name="depth_start"),
     # datasets
     path("<slug:slug>/datasets/", datasets.snapshot_list, name="list"),
     path("<slug:slug>/datasets/import/", imports.snapshot_import, name="import"),

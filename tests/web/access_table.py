@@ -527,6 +527,8 @@ SNAPSHOTS = [
     page("snapshots:ready", READERS),
     page("snapshots:selection", READERS),
     post("snapshots:selection_start", STAFF),
+    page("snapshots:budget", STAFF),
+    post("snapshots:depth_start", STAFF),
     page("snapshots:exports", STAFF, args=snapshot),
     page("snapshots:export_file", STAFF, args=snapshot, data={"format": "zip"}, ok=409),
     post("snapshots:verify", READERS, args=snapshot),
@@ -543,6 +545,7 @@ SNAPSHOTS = [
 SNAPSHOTS_API = [
     api("GET /projects/{slug}/snapshots", READERS),
     api("GET /projects/{slug}/advice", READERS),
+    api("GET /projects/{slug}/label-budget", STAFF),
     api("GET /projects/{slug}/selection-replays", READERS),
     api("POST /projects/{slug}/selection-replays", STAFF, data={}, ok=400),  # too few votes
     api("POST /projects/{slug}/snapshots", STAFF, data={"name": "x"}, ok=400),  # nothing to freeze

@@ -52,6 +52,17 @@ WORDS = {
     "could be told from another",
     "random_under_tuned": "random is under-tuned: it does best at an end of the grid of "
     "regularisers, L2 = {ridge}, so a better one may lie beyond",
+    # depth against breadth
+    "few_deep_pairs": "only {n} pairs have {depth} votes for one of their answers, and a replay of "
+    "depth against breadth needs {least}",
+    "deep_pairs_chosen": "only {n} of the {twice} pairs with two votes have {depth}; where few "
+    "pairs get further votes, those are mostly the ones on which the first differed, and harder",
+    "few_distinct_pairs": "only {n} pairs differ from each other in their answers, and a replay "
+    "needs {least}",
+    "no_signal_to_compare": "the words of the answers do not predict the votes, so no way of "
+    "spending them could be told from another",
+    "single_under_tuned": "one vote each is under-tuned: it does best at an end of the grid of "
+    "regularisers, L2 = {ridge}, so a better one may lie beyond",
     # audits
     "nothing_judged": "nothing was judged",
     "no_audit": "no audit has been done yet",

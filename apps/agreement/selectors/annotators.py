@@ -23,6 +23,7 @@ from django.db.models.fields.json import KT
 from django.db.models.functions import Cast, Lower
 from django.utils import timezone
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from apps.accounts.models import Membership, Project, Role, User
 from apps.agreement.models import AnnotatorReport
@@ -113,6 +114,21 @@ def reports_of(*, project: Project) -> "QuerySet[WithAnnotations[AnnotatorReport
             reliability=Subquery(annotator.values("reliability")[:1]),
         )
     )
+
+
+def agreement_by_person(*, project: Project) -> list[tuple[float, float, int]]:
+    """(agreement with the others, its standard error, pairs) of everybody who has an interval."""
+    stored = AnnotatorReport.objects.filter(project=project, figures__version=VERSION)
+    found = []
+    for figure in stored.order_by("user").values_list("figures__agreement", flat=True):
+        if figure.get("low") is None or figure.get("high") is None:
+            continue
+        n, value = int(figure["n"]), float(figure["value"])
+        # The interval is value ± t · error, cut off at 0 and 1. Without any spread the error is
+        # that of one pair that differs, as `measures.annotators.work` takes it.
+        margin = max(figure["high"] - value, value - figure["low"])
+        found.append((value, max(margin / float(stdtrit(n - 1, 0.975)), 1 / n), n))
+    return found
 
 
 def reports_list(

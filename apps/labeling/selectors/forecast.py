@@ -1,5 +1,6 @@
 """Reads: how far the votes are, who casts them at which pace, and how one person does."""
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -8,6 +9,17 @@ from typing import Any
 
 from django.core.cache import cache
 from django.db import connection
+from django.db.models import (
+    Avg,
+    Count,
+    DurationField,
+    ExpressionWrapper,
+    F,
+    IntegerField,
+    Min,
+    Value,
+)
+from django.db.models.functions import Extract, Floor
 from django.utils import timezone
 
 from apps.accounts.models import Project, User
@@ -163,6 +175,43 @@ def _votes_since(project: Project, times: Mapping[str, datetime]) -> dict[str, i
         kept = {name: found[f"t{k}"] for k, name in enumerate(times)}
         cache.set(key, kept, 3 * KEPT_SECONDS)
     return kept
+
+
+PACE_DAYS = 28
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Votes that people cast here in the last days. daily: of each day, oldest first, from the
+    first vote ever or PACE_DAYS ago; a day is the 24 hours that end at this time of day. people:
+    who cast them; seconds: active time of a vote, the mean over `timed` of them."""
+
+    daily: Sequence[int]
+    people: int
+    seconds: float | None
+    timed: int
+
+
+def pace_of(project: Project) -> Pace:
+    cast = Vote.objects.filter(project=project, is_current=True).exclude(source=Vote.Source.IMPORT)
+    now = timezone.now()
+    first = cast.aggregate(at=Min("cast_at"))["at"]
+    if first is None:
+        return Pace([], 0, None, 0)
+    days = min(PACE_DAYS, max(1, math.ceil((now - first) / timedelta(days=1))))
+    recent = cast.filter(cast_at__gt=now - timedelta(days=days))
+    counted = recent.aggregate(
+        people=Count("annotator", distinct=True),
+        timed=Count("active_ms"),
+        ms=Avg("active_ms"),
+    )
+    ago = ExpressionWrapper(Value(now) - F("cast_at"), output_field=DurationField())
+    age = Floor(Extract(ago, "epoch") / 86_400, output_field=IntegerField())
+    daily = [0] * days
+    for day, n in recent.order_by().annotate(age=age).values_list("age").annotate(n=Count("pk")):
+        daily[days - 1 - min(days - 1, max(0, day))] += n
+    seconds = None if counted["ms"] is None else float(counted["ms"]) / 1000
+    return Pace(daily, counted["people"], seconds, counted["timed"])
 
 
 def minutes_per_ten(*, project: Project, annotator: User) -> float | None:

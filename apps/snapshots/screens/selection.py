@@ -6,7 +6,12 @@ from typing import Any
 
 from apps.common.numbers import fixed, share
 from apps.snapshots.models import SelectionReplay
-from apps.snapshots.selectors.selection import STRATEGY_WORDS, saving_words, verdict_words
+from apps.snapshots.selectors.selection import (
+    STRATEGY_WORDS,
+    loss_words,
+    saving_words,
+    verdict_words,
+)
 
 VERDICT_WORDS = {
     "": "the baseline",
@@ -50,14 +55,6 @@ def _strategy(curve: Mapping[str, Any]) -> StrategyRow:
         calibration_error=share(curve["calibration_error"][-1]),
         saved=saving_words(curve["saved"]),
         saved_accuracy=saving_words(curve["saved_accuracy"]),
-        worse=_loss_words(curve["worse"]),
+        worse=loss_words(curve["worse"]),
         verdict=VERDICT_WORDS[curve["verdict"]],
     )
-
-
-def _loss_words(of: Mapping[str, Any] | None) -> str:
-    if of is None:
-        return ""
-    if of["low"] is None:
-        return fixed(of["value"], 4)
-    return f"{fixed(of['value'], 4)} ({fixed(of['low'], 4)} to {fixed(of['high'], 4)})"

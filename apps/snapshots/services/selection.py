@@ -1,4 +1,5 @@
-"""Would choosing pairs have saved votes here? Replays of a project's votes: asked for, run, kept.
+"""Would choosing pairs have saved votes here, or asking about more pairs with fewer votes each?
+Replays of a project's votes: asked for, run, kept.
 
 The row is the truth: the scheduler's beat runs what is queued. A replay is computed from the votes
 alone, so one whose process ended is simply run again, three times at most, and only the try that
@@ -25,10 +26,11 @@ from apps.snapshots.assembling.material import Material
 from apps.snapshots.models import SelectionReplay
 from apps.snapshots.recipe import JOIN, SnapshotRecipe
 from apps.snapshots.services.gathering import DECIDING_SLOTS, material_of
+from measures.depth import replay_depth
 from measures.selection import LEAST_GROUPS, LEAST_PAIRS, Pool, Replay, pool_of, replay
 
 log = logging.getLogger(__name__)
-State = SelectionReplay.State
+State, Kind = SelectionReplay.State, SelectionReplay.Kind
 MOST_PAIRS = 20_000  # a random part of more says as much
 CUT_OFF = timedelta(minutes=30)  # a try that is not done by then is taken for dead
 MOST_TRIES = 3
@@ -36,14 +38,27 @@ MOST_PER_PROMPT = 50
 
 
 def selection_replay_start(
-    *, project: Project, by: User, most_per_prompt: int | None = None
+    *,
+    project: Project,
+    by: User,
+    kind: str = Kind.SELECTION,
+    most_per_prompt: int | None = None,
 ) -> SelectionReplay:
-    """A replay that the scheduler takes up within seconds. The one that is under way, if there is
-    one with the same limit.
+    """A replay that the scheduler takes up within seconds. The one of its kind that is under way,
+    if there is one with the same limit.
 
     Errors: `Conflict` (`replay_under_way`) where one with another limit is; `DomainError`
-    (`few_voted_pairs`, `few_groups`) with the number that is needed.
+    (`few_voted_pairs`, `few_groups`) with the number that is needed, and by field (`kind`,
+    `most_per_prompt`, which has no meaning for the depth).
     """
+    if kind not in Kind.values:
+        raise DomainError("A replay is of kind selection or depth.", code="bad_kind", field="kind")
+    if kind == Kind.DEPTH and most_per_prompt is not None:
+        raise DomainError(
+            "A replay of depth against breadth chooses no pairs, so it has no limit.",
+            code="bad_limit",
+            field="most_per_prompt",
+        )
     if most_per_prompt is not None and not 1 <= most_per_prompt <= MOST_PER_PROMPT:
         raise DomainError(
             f"A limit is 1 to {MOST_PER_PROMPT} pairs of a prompt, or none.",
@@ -53,20 +68,23 @@ def selection_replay_start(
     code, words = voted_pairs(project).problem
     if code:
         raise DomainError(words, code=code)
+    of_depth = kind == Kind.DEPTH
+    action = "depth.replay_started" if of_depth else "selection.replay_started"
     try:
         with transaction.atomic():
             row = SelectionReplay.objects.create(
-                project=project, most_per_prompt=most_per_prompt, created_by=by
+                project=project, kind=kind, most_per_prompt=most_per_prompt, created_by=by
             )
             audit_record(
-                action="selection.replay_started",
+                action=action,
                 actor=by,
                 project=project,
                 subject=row.pk,
-                details={"most_per_prompt": most_per_prompt},
+                details={} if of_depth else {"most_per_prompt": most_per_prompt},
             )
     except IntegrityError:
-        running = SelectionReplay.objects.filter(project=project, ended_at=None).first()
+        of_kind = SelectionReplay.objects.filter(project=project, kind=kind, ended_at=None)
+        running = of_kind.first()
         if running is None or running.most_per_prompt != most_per_prompt:
             raise Conflict(
                 "A replay of this project is under way.", code="replay_under_way"
@@ -96,16 +114,25 @@ def selection_replay_run(*, replay_id: str) -> bool:
         _end(row, State.FAILED, error="Its process ended three times before it was done.")
         return True
     try:
-        pool = pool_of_project(row.project)
-        found = replay(pool, most_per_prompt=row.most_per_prompt)
+        verdict, result = _replayed(row)
     except Exception:
-        log.exception("the selection replay %s failed", row.pk)
+        log.exception("the replay %s failed", row.pk)
         _end(
             row, State.FAILED, error="The replay failed; the log of the web side's worker says why."
         )
         return True
-    _end(row, State.FINISHED, verdict=found.verdict, result=kept(found))
+    _end(row, State.FINISHED, verdict=verdict, result=result)
     return True
+
+
+def _replayed(row: SelectionReplay) -> tuple[str, dict[str, Any]]:
+    """The verdict, and what is kept."""
+    pool = pool_of_project(row.project)
+    if row.kind == Kind.DEPTH:
+        depth = replay_depth(pool)
+        return depth.verdict, depth.to_json()
+    found = replay(pool, most_per_prompt=row.most_per_prompt)
+    return found.verdict, kept(found)
 
 
 def _end(row: SelectionReplay, state: str, **values: Any) -> None:

@@ -116,6 +116,7 @@ def ready(request: Request) -> HttpResponse:
         "form": form,
         "any_stated": bool(stated),
         "may_open_runs": request.role in STAFF,
+        "may_plan": request.role in STAFF,
         "methods": readiness_screen.method_rows(found.runs),
     } | readiness_screen.page(facts, advise(facts), found)
     return render(request, "snapshots/readiness.html", context)

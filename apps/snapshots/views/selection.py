@@ -18,7 +18,7 @@ from measures.selection import LEAST_GROUPS, LEAST_PAIRS, MOST_VOTES, SEEDS
 @require_safe
 @project_page(READERS)
 def selection(request: Request) -> HttpResponse:
-    replays = [page_of(row) for row in replays_of(request.project)]
+    replays = [page_of(row) for row in replays_of(request.project, "selection")]
     found = voted_pairs(request.project)
     context = {
         "page_title": "Selection replay",
@@ -31,6 +31,7 @@ def selection(request: Request) -> HttpResponse:
         "most_votes": MOST_VOTES,
         "under_way": any(one.row.ended_at is None for one in replays),
         "may_start": request.role in STAFF,
+        "may_plan": request.role in STAFF,
         "problem": found.problem[1],
         "replays": replays,
     }

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, Unpack
@@ -855,18 +856,41 @@ class AsyncClient:
         given = {name: value for name, value in stated.items() if value}
         return await self._transport.send(operations.advice(project, given))
 
-    async def selection_replays(self, project: str) -> Sequence[types.SelectionReplay]:
-        """Replays of the project's votes, newest first: would choosing which pairs people label
-        next have saved votes, against pairs drawn at random?"""
-        return await self._transport.send(operations.selection_replays(project))
+    async def selection_replays(
+        self, project: str, *, kind: str = ""
+    ) -> Sequence[types.SelectionReplay]:
+        """Replays of the project's votes, newest first, of one kind or all. selection: would
+        choosing which pairs people label next have saved votes, against pairs drawn at random?
+        depth: is one vote each on more pairs better than several on fewer?"""
+        return await self._transport.send(operations.selection_replays(project, kind=kind))
 
     async def selection_replay_start(
-        self, project: str, *, most_per_prompt: int | None = None
+        self, project: str, *, kind: str = "selection", most_per_prompt: int | None = None
     ) -> types.SelectionReplay:
-        """Start one, or get the one under way. most_per_prompt: chosen pairs of one prompt in a
-        batch, 1 to 50; None for any number."""
-        body = {"most_per_prompt": most_per_prompt}
+        """Start one, or get the one under way. kind: selection or depth; most_per_prompt, of the
+        former: chosen pairs of one prompt in a batch, 1 to 50; None for any number."""
+        body = {"kind": kind, "most_per_prompt": most_per_prompt}
         return await self._transport.send(operations.selection_replay_start(project, body))
+
+    async def label_budget(
+        self,
+        project: str,
+        *,
+        votes: int | None = None,
+        pairs: int | None = None,
+        price: float | None = None,
+        wage: float | None = None,
+        currency: str = "",
+        by: date | None = None,
+    ) -> types.LabelBudget:
+        """What so many votes, or so many pairs, come to by each way of asking: pairs, money, days
+        until they are in, and the log loss that the project's replay of kind depth measured. price:
+        of one vote; wage: an hour, of which a vote costs its active time; by: a last day. Without
+        votes and pairs: the votes that the queue wants."""
+        stated: dict[str, Any] = {"votes": votes, "pairs": pairs, "price": price, "wage": wage}
+        stated |= {"currency": currency or None, "by": by.isoformat() if by else None}
+        given = {name: value for name, value in stated.items() if value is not None}
+        return await self._transport.send(operations.label_budget(project, given))
 
     async def dataset_looks(self, project: str, dataset: str, *, limit: int = 100) -> types.Looks:
         """How often its held-out splits were looked at and may be, and the newest readings."""

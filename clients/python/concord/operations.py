@@ -683,9 +683,10 @@ def advice(project: str, stated: Mapping[str, str]) -> Operation[types.Advice]:
     return Operation("GET", "/projects/{slug}/advice", types.Advice.read, {"slug": project}, stated)
 
 
-def selection_replays(project: str) -> Operation[tuple[types.SelectionReplay, ...]]:
+def selection_replays(project: str, *, kind: str) -> Operation[tuple[types.SelectionReplay, ...]]:
     template = "/projects/{slug}/selection-replays"
-    return Operation("GET", template, _each(types.SelectionReplay), {"slug": project})
+    read = _each(types.SelectionReplay)
+    return Operation("GET", template, read, {"slug": project}, {"kind": kind})
 
 
 def selection_replay_start(
@@ -693,6 +694,11 @@ def selection_replay_start(
 ) -> Operation[types.SelectionReplay]:
     template = "/projects/{slug}/selection-replays"
     return Operation("POST", template, types.SelectionReplay.read, {"slug": project}, body=body)
+
+
+def label_budget(project: str, stated: Mapping[str, Any]) -> Operation[types.LabelBudget]:
+    template = "/projects/{slug}/label-budget"
+    return Operation("GET", template, types.LabelBudget.read, {"slug": project}, stated)
 
 
 def look_sign(project: str, snapshot: str, body: Mapping[str, Any]) -> Operation[types.SignOff]:

@@ -100,17 +100,23 @@ class Datasets(Group):
         """See `AsyncClient.advice`."""
         return self._do(self._client.advice(self._slug, **stated))
 
-    def selection_replays(self) -> Sequence[types.SelectionReplay]:
+    def selection_replays(self, *, kind: str = "") -> Sequence[types.SelectionReplay]:
         """See `AsyncClient.selection_replays`."""
-        return self._do(self._client.selection_replays(self._slug))
+        return self._do(self._client.selection_replays(self._slug, kind=kind))
 
     def selection_replay_start(
-        self, *, most_per_prompt: int | None = None
+        self, *, kind: str = "selection", most_per_prompt: int | None = None
     ) -> types.SelectionReplay:
         """See `AsyncClient.selection_replay_start`."""
         return self._do(
-            self._client.selection_replay_start(self._slug, most_per_prompt=most_per_prompt)
+            self._client.selection_replay_start(
+                self._slug, kind=kind, most_per_prompt=most_per_prompt
+            )
         )
+
+    def label_budget(self, **stated: Any) -> types.LabelBudget:
+        """See `AsyncClient.label_budget`."""
+        return self._do(self._client.label_budget(self._slug, **stated))
 
     def looks(self, dataset: str, *, limit: int = 100) -> types.Looks:
         """See `AsyncClient.dataset_looks`."""

@@ -1320,10 +1320,13 @@ class PromotionsPage(Answered):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectionReplay(Answered):
-    """state: queued, running, finished or failed; verdict: saves, no_evidence, worse or refused,
-    empty before the end, and in `words`; result: n, points, ridges, and a curve per strategy."""
+    """kind: selection or depth; state: queued, running, finished or failed; verdict: saves,
+    no_evidence, worse or refused (of the depth: depth, breadth, no_evidence or refused), empty
+    before the end, and in `words`; result: n, points, ridges, and a curve per strategy, or of the
+    depth a cell per way and number of votes."""
 
     id: str
+    kind: str
     state: str
     most_per_prompt: int | None
     verdict: str
@@ -1332,6 +1335,48 @@ class SelectionReplay(Answered):
     error: str
     created_at: datetime = field(metadata=_MOMENT)
     ended_at: datetime | None = field(metadata=_MOMENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetLine(Answered):
+    """way: single, soft_3, majority_3, majority_4 or unanimous_4; labelled: share of the pairs that
+    gets a label; days, soonest, latest: until the votes are in, or `no_day` says why there is none;
+    measured: the nearest cell of the project's replay of kind depth."""
+
+    way: str
+    votes: int
+    pairs: int
+    labelled: float | None
+    money: float | None
+    days: float | None
+    soonest: float | None
+    latest: float | None
+    no_day: str
+    measured: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelBudget(Answered):
+    """words: the recommendation, empty where nothing is measured; price: of one vote; per_day:
+    votes a day with 95 % bounds; between_people: standard deviation of people's agreement with the
+    others. None: not known."""
+
+    words: str
+    price: float | None
+    currency: str
+    lines: Sequence[BudgetLine] = field(metadata=_each(BudgetLine))
+    per_day: float | None
+    per_day_low: float | None
+    per_day_high: float | None
+    seconds: float | None
+    agreement: float | None
+    alpha: float | None
+    people: int
+    busiest: float | None
+    effective_people: float | None
+    between_people: float | None
+    votes_by_day: float | None
+    notes: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
