@@ -13,7 +13,7 @@ from django.utils import timezone
 from apps.accounts.models import Notice, Project, User
 from apps.accounts.services import audit_record, token_create
 from apps.common.errors import DomainError
-from apps.evaluation.models import AuditSheet
+from apps.evaluation.models import AuditSheet, EvaluationProtocol, ProtocolUse
 from apps.labeling.models import Comparison, Decision
 from apps.labeling.services import batch_queue
 from apps.loop.models import Pipeline, PipelineVersion, Round, RoundStep
@@ -30,7 +30,8 @@ from apps.monitoring.models import Delivery, Watch
 from apps.monitoring.services.channels import channel_create
 from apps.monitoring.services.sending import email_text
 from apps.snapshots.models import Snapshot
-from apps.training.models import Checkpoint, Run, RunInput
+from apps.snapshots.storage import artifact_store
+from apps.training.models import Artifact, Checkpoint, Run, RunInput
 from tests.evaluation.promoted import run_made
 from tests.loop.test_rounds import (
     SignedIn,
@@ -479,6 +480,53 @@ def test_the_runs_that_a_pipeline_is_made_of_are_its_first_round(
     found = figures_of.figures_by_round([row])[1]
     assert (found.win_rate.value, found.kl, found.length) == (0.6, 2.5, 40.0)
     assert round_start(pipeline=made, user=emil).number == 2
+
+
+def test_the_change_of_a_win_rate_is_paired_by_prompts(
+    project: Project, pipeline: Pipeline, emil: User
+) -> None:
+    kept, _ = EvaluationProtocol.objects.get_or_create(
+        project=project, sha256="a" * 64, defaults={"content": {"engine": "a"}}
+    )
+    for wins in (20, 30):
+        row = at_promotion(pipeline, emil)
+        run = step_of(row, "evaluate").run
+        ProtocolUse.objects.create(run=run, protocol=kept)
+        judged_outputs(run, wins)
+        round_act(round=row, action="stop", user=emil, reason="Enough")
+    found = figures_of.figures_by_round(list(Round.objects.filter(pipeline=pipeline)))
+    change = found[2].change
+    assert (change.value, change.n) == (pytest.approx(10 / 40), 40)
+    assert 0.1 < change.low < change.value < change.high < 0.45
+    assert found[1].change is None
+
+
+def judged_outputs(run: Run, wins: int) -> None:
+    """The file of an evaluation of 40 prompts, of which the judge prefers the policy on `wins`."""
+    lines = [
+        {
+            "prompt": [{"role": "user", "content": f"Stance {n}: why?"}],
+            "response": f"Because of {n}.",
+            "score": 1.0,
+            "other_response": f"In spite of {n}.",
+            "other_score": 0.0,
+            "judge_score": 1.0 if n < wins else -1.0,
+            "other_judge_score": 0.0,
+        }
+        for n in range(40)
+    ]
+    data = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
+    uri = f"runs/{run.pk}/outputs.jsonl"
+    Artifact.objects.create(
+        run=run,
+        attempt=1,
+        seq=1,
+        name="outputs.jsonl",
+        purpose="audit",
+        uri=uri,
+        sha256=artifact_store().write_bytes(uri, data),
+        size_bytes=len(data),
+    )
 
 
 def test_a_page_of_a_round_is_asked_again_only_when_something_changed(

@@ -1,7 +1,7 @@
 """What rounds measured, side by side."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,6 @@ from measures.rounds import pair_agreement
 
 _HELD_OUT = (HELDOUT_GROUPS, HELDOUT_ANNOTATORS, PUBLIC_TEST, DEV)  # the first that there is
 _CACHED_S = 24 * 3600  # of what two finished runs say, which never changes
-_NOTHING = "nothing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,12 +171,12 @@ def _change(run: Run, before: Run) -> Rate | None:
     """Of the judge's win rate, paired by prompts. None where one of the runs kept no answers with
     the judge's scores, or they were asked nothing in common."""
     key = f"loop-change:{before.pk}:{run.pk}"
-    kept = cache.get(key)
+    kept: dict[str, Any] | None = cache.get(key)
     if kept is None:
         found = _paired(run, before)
-        kept = found or _NOTHING
+        kept = asdict(found) if found is not None else {}
         cache.set(key, kept, _CACHED_S)
-    return kept if isinstance(kept, Rate) else None
+    return Rate(**kept) if kept else None
 
 
 def _paired(run: Run, before: Run) -> Rate | None:

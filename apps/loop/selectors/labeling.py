@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from django.db.models import Q, QuerySet
+from django.db.models import F, Q, QuerySet
 
 from apps.labeling.models import Comparison, Task
 from apps.loop import selectors
@@ -54,6 +54,6 @@ def labeled(row: Round) -> Labeled:
     among = pairs if generation_of(row) is not None else every
     return Labeled(
         n=pairs.count(),
-        voted=pairs.exclude(state=_State.OPEN).count(),
+        voted=pairs.filter(~Q(state=_State.OPEN) | Q(n_votes__gte=F("overlap"))).count(),
         disputed=among.filter(state__in=_DISPUTED).count(),
     )

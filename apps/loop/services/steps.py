@@ -24,7 +24,7 @@ from apps.loop.recipe import (
     STEP,
     Step,
 )
-from apps.loop.selectors import REFUSED, batch_of
+from apps.loop.selectors import QUEUED, REFUSED, batch_of
 from apps.loop.selectors import pipelines as selectors
 from apps.loop.selectors.labeling import generation_of, generations_of, labeled
 from apps.loop.selectors.pipelines import source_resolved, steps_of
@@ -220,6 +220,8 @@ def _look_at_labels(row: Round, step: RoundStep, wanted: Step, now: datetime) ->
             _done(step, now)
     elif AuditEvent.objects.filter(action=REFUSED, subject=run.pk).exists():
         _failed(step, "The generated pairs could not be queued. Generate them again.", now)
+    elif AuditEvent.objects.filter(action=QUEUED, subject=run.pk).exists():
+        _failed(step, "No generated pair can be compared: empty or equal answers.", now)
     elif is_late:
         _failed(step, "None of the generated pairs came into the label queue.", now)
 
