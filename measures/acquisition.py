@@ -20,7 +20,6 @@ pairs that have votes. Heads that share features agree where the features are wr
 sees too little doubt there (Gleave & Irving, arXiv 2203.07472, found no gain on real votes).
 """
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -142,15 +141,10 @@ class _Limit:
         if self._taken[prompt] == self.most:
             self.free &= self.prompt != prompt
 
-
-def _greedy(n: int, limit: _Limit, scores: Callable[[], Floats]) -> Iterator[int]:
-    """The best free row by what `scores` says now, n times; the caller updates in between."""
-    for _ in range(n):
-        if not limit.free.any():
-            return
-        row = int(np.argmax(np.where(limit.free, scores(), -np.inf)))
-        limit.take(row)
-        yield row
+    def take_best(self, score: Floats) -> int:
+        row = int(np.argmax(np.where(self.free, score, -np.inf)))
+        self.take(row)
+        return row
 
 
 def _ranked(score: Floats, n: int, limit: _Limit) -> Ints:
@@ -169,8 +163,8 @@ def _d_optimal(known: Pairs, x: Floats, n: int, ridge: float, limit: _Limit) -> 
     inverse = np.linalg.inv(ridge * np.eye(x.shape[1]) + known.x.T @ known.x)
     gain = ((x @ inverse) * x).sum(axis=1)
     chosen: list[int] = []
-    for row in _greedy(n, limit, lambda: gain):
-        chosen.append(row)
+    while len(chosen) < n and limit.free.any():
+        chosen.append(row := limit.take_best(gain))
         direction = inverse @ x[row]
         scale = 1 + float(x[row] @ direction)
         gain -= (x @ direction) ** 2 / scale
@@ -182,7 +176,8 @@ def _entropy(told: Floats, asked: Floats, place: Floats, n: int, limit: _Limit) 
     """told: (n,) U of each row; asked, place: (…, m) of the pairs asked and of the rows."""
     nearest = _nearest(place, asked)
     chosen: list[int] = []
-    for row in _greedy(n, limit, lambda: told * np.sqrt(nearest[:, -1] + _NO_DISTANCE)):
+    while len(chosen) < n and limit.free.any():
+        row = limit.take_best(told * np.sqrt(nearest[:, -1] + _NO_DISTANCE))
         chosen.append(row)
         to_it = ((place - place[row]) ** 2).sum(axis=1)
         # Kept in order: the new distance takes its place and the farthest falls out.
