@@ -13,12 +13,20 @@ STRATEGY_WORDS = {
     "random": "random",
     "uncertainty": "uncertainty sampling",
     "d_optimal": "half random, half D-optimal",
+    "entropy": "half random, half by entropy",
+    "disagreement": "half random, half by disagreement",
 }
 
 
 def replays_of(project: Project) -> Sequence[SelectionReplay]:
     """The newest first, at most 20."""
     return list(SelectionReplay.objects.filter(project=project).order_by("-created_at")[:SHOWN])
+
+
+def newest_replay(project: Project) -> SelectionReplay | None:
+    """The newest that came to a verdict."""
+    rows = SelectionReplay.objects.filter(project=project).exclude(verdict="")
+    return rows.order_by("-created_at").first()
 
 
 def replay_shown(row: SelectionReplay) -> dict[str, Any]:

@@ -112,6 +112,10 @@ class Datasets(Group):
             self._client.selection_replay_start(self._slug, most_per_prompt=most_per_prompt)
         )
 
+    def pairs_select(self, run: str, *, pairs: int, **plan: Any) -> types.PairsSelected:
+        """See `AsyncClient.pairs_select`."""
+        return self._do(self._client.pairs_select(self._slug, run, pairs=pairs, **plan))
+
     def looks(self, dataset: str, *, limit: int = 100) -> types.Looks:
         """See `AsyncClient.dataset_looks`."""
         return self._do(self._client.dataset_looks(self._slug, dataset, limit=limit))
