@@ -20,7 +20,7 @@ from apps.labeling.models import Comparison, PairSelection
 from apps.labeling.services import SliceRows, batch_comparable, batch_select, selection_known
 from apps.loop import selectors
 from apps.loop.plan import Ints, SelectionPlan, slices_draw
-from apps.loop.services import Row, pair_rows
+from apps.loop.services import Row, pair_rows, rows_said
 from apps.snapshots.selectors.selection import newest_replay
 from apps.snapshots.services.selection import Told, pool_with_fresh
 from apps.snapshots.storage import artifact_store
@@ -76,7 +76,8 @@ def pairs_select(
     if known := selection_known(project=project, batch=batch, plan=plan.to_json()):
         return PairsSelected.of(known, made=False)
     every = _rows(run)
-    rows = [every[place] for place in batch_comparable(project=project, rows=every)]
+    said = rows_said(every)
+    rows = [said[place] for place in batch_comparable(project=project, rows=said)]
     if not rows:
         raise DomainError("None of the run's pairs could be compared.", code="no_candidates")
     slices, model = _slices(run, plan, rows)
