@@ -31,6 +31,8 @@ STRATEGIES = {
 class SelectPairsForm(forms.Form):
     """The switch is off at first; what else is asked counts only where it is on."""
 
+    use_required_attribute = False  # of fields that are hidden where it is off
+
     choose = forms.BooleanField(label="Choose which pairs people label", required=False)
     pairs = forms.IntegerField(label="Pairs in all", min_value=1)
     measuring = forms.FloatField(
