@@ -112,10 +112,6 @@ class Datasets(Group):
             self._client.selection_replay_start(self._slug, most_per_prompt=most_per_prompt)
         )
 
-    def pairs_select(self, run: str, *, pairs: int, **plan: Any) -> types.PairsSelected:
-        """See `AsyncClient.pairs_select`."""
-        return self._do(self._client.pairs_select(self._slug, run, pairs=pairs, **plan))
-
     def looks(self, dataset: str, *, limit: int = 100) -> types.Looks:
         """See `AsyncClient.dataset_looks`."""
         return self._do(self._client.dataset_looks(self._slug, dataset, limit=limit))
@@ -316,6 +312,10 @@ class Run(Group):
         """Go on from the last checkpoint of a run that failed or was cancelled."""
         self.record = self._do(self._client.resume(self._slug, self.id))
         return self
+
+    def pairs_select(self, *, pairs: int, **plan: Any) -> types.PairsSelected:
+        """Put only some of its generated pairs to people; see `AsyncClient.pairs_select`."""
+        return self._do(self._client.pairs_select(self._slug, self.id, pairs=pairs, **plan))
 
     def remove_intermediates(self) -> types.Intermediates:
         """Remove its intermediate checkpoints and trainer state, for good; once it has ended."""
