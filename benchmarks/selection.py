@@ -48,6 +48,7 @@ def pool_read(most: int) -> Pool:
         votes,
         groups=[row["debate"] for row in rows],
         prompts=[row["prompt"] for row in rows],
+        prompt_texts=[row["prompt"] for row in rows],
     )
 
 

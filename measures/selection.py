@@ -5,12 +5,9 @@ random start, then batches chosen by a strategy; the label of a chosen pair is o
 it really got, drawn at random, and no pair is asked twice. After each batch a Bradley–Terry model
 (`measures.textmodel.fit`) is fitted and tested on the held-out pairs.
 
-random         pairs drawn at random.
-uncertainty    pairs whose predicted P(first) is nearest to ½.
-d_optimal      half of the batch at random; the other half greedily by the determinant of the
-               information, det(ρI + Σ xxᵀ) over all pairs asked so far (D-optimal design, Fedorov
-               1972; for reward models Shen, Sun & Ton, arXiv 2502.04354, who weight each pair by
-               p(1 − p); unweighted here, which did better on real votes and needs no model).
+Beside *random*, which draws a batch at random, stand the strategies of `measures.acquisition`, by
+which pairs are really chosen: *uncertainty* for the whole batch, the others for half of it, the
+other half being drawn at random, as in a selection of half of the pairs.
 
 All strategies of a seed share the groups, the start and the votes drawn. The ridge is the one with
 which *random* ends best; where that is an end of the grid, random may still be under-tuned, any
@@ -34,6 +31,14 @@ from scipy.optimize import isotonic_regression
 from scipy.sparse.linalg import svds
 from scipy.special import expit, log_expit
 
+from measures.acquisition import (
+    D_OPTIMAL,
+    DISAGREEMENT,
+    ENTROPY,
+    UNCERTAINTY,
+    Pairs,
+    choose,
+)
 from measures.bootstrap import REPLICATES, percentile_bounds
 from measures.corpus import Corpus
 from measures.estimate import Interval, reason
@@ -42,8 +47,8 @@ from measures.textmodel import fit, tfidf
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-RANDOM, UNCERTAINTY, D_OPTIMAL = "random", "uncertainty", "d_optimal"
-STRATEGIES = (RANDOM, UNCERTAINTY, D_OPTIMAL)
+RANDOM = "random"
+STRATEGIES = (RANDOM, UNCERTAINTY, D_OPTIMAL, ENTROPY, DISAGREEMENT)
 RIDGES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 SEEDS = 20
 START = BATCH = 50  # votes
@@ -58,13 +63,20 @@ LEAST_GAIN = 0.002  # nats below ln 2 that random must end with; less is no sign
 @dataclass(frozen=True, slots=True)
 class Pool:
     """x: (n, features) first − second; first, votes: (n,) votes for the first answer, and for
-    either; group: (n,) what is held out together; prompt: (n,) what `most_per_prompt` counts by."""
+    either; group: (n,) what is held out together; prompt: (n,) what `most_per_prompt` counts by;
+    place: (n, m) where each pair lies among the questions, `x` where nothing is given."""
 
     x: Floats
     first: Ints
     votes: Ints
     group: Ints
     prompt: Ints
+    place: Floats | None = None
+
+    @property
+    def pairs(self) -> Pairs:
+        place = self.x if self.place is None else self.place
+        return Pairs(self.x, place, self.prompt, self.first.astype(float), self.votes.astype(float))
 
     @property
     def share(self) -> Floats:
@@ -75,8 +87,10 @@ class Pool:
         return len(np.unique(self.group))
 
     def only(self, rows: NDArray[np.bool_]) -> "Pool":
+        place = None if self.place is None else self.place[rows]
         columns = (self.first, self.votes, self.group, self.prompt)
-        return Pool(self.x[rows], *(column[rows] for column in columns))
+        first, votes, group, prompt = (column[rows] for column in columns)
+        return Pool(self.x[rows], first, votes, group, prompt, place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,26 +168,41 @@ def pool_of(
     *,
     groups: Sequence[object],
     prompts: Sequence[object],
+    prompt_texts: Sequence[str] | None = None,
 ) -> Pool:
-    """texts: (m,); first, second: (n,) text numbers; votes_first of votes: (n,), votes ≥ 1.
+    """texts: (m,); first, second: (n,) text numbers; votes_first of votes: (n,), 0 of 0 where
+    nobody has voted (no replay takes those); prompt_texts: (n,), if they are known.
 
-    Features: the leading singular vectors of TF-IDF (64, fewer for few texts), and log length.
+    Features: the leading singular vectors of TF-IDF (64, fewer for few texts), and log length. A
+    pair's place: those of its prompt beside the mean of its answers', without length.
     """
-    corpus = Corpus(texts)
-    table = tfidf(corpus.counts(least_texts=2), corpus.lengths)
-    words, size = table[:, :-1], table[:, [-1]].toarray()
-    rank = min(COMPONENTS, min(words.shape) - 1)
-    if rank > 0:
-        u, s, _ = svds(words, k=rank, rng=np.random.default_rng(0))
-        size = np.hstack([u * s, size])
+    words, size = _features(texts)
+    of_texts = np.hstack([words, size])
     one, other = np.asarray(first, dtype=np.int64), np.asarray(second, dtype=np.int64)
+    place = (words[one] + words[other]) / 2
+    if prompt_texts is not None:
+        asked, of_pair = np.unique(np.asarray(prompt_texts, dtype=object), return_inverse=True)
+        place = np.hstack([_features(asked.tolist())[0][of_pair], place])
     return Pool(
-        x=size[one] - size[other],
+        x=of_texts[one] - of_texts[other],
         first=np.asarray(votes_first, dtype=np.int64),
         votes=np.asarray(votes, dtype=np.int64),
         group=_numbered(groups),
         prompt=_numbered(prompts),
+        place=place,
     )
+
+
+def _features(texts: Sequence[str]) -> tuple[Floats, Floats]:
+    """((texts, k) singular vectors times values, (texts, 1) log length); k is 0 for one text."""
+    corpus = Corpus(texts)
+    table = tfidf(corpus.counts(least_texts=2), corpus.lengths)
+    words, size = table[:, :-1], table[:, [-1]].toarray()
+    rank = min(COMPONENTS, min(words.shape) - 1)
+    if rank <= 0:
+        return np.zeros((len(texts), 0)), size
+    u, s, _ = svds(words, k=rank, rng=np.random.default_rng(0))
+    return u * s, size
 
 
 def _numbered(names: Sequence[object]) -> Ints:
@@ -231,9 +260,11 @@ class _Play:
         self.train = rng.permutation(np.flatnonzero(~held))
         won = rng.random(len(pool.x)) < pool.share
         self.sign = np.where(won, 1.0, -1.0)[self.train]
-        self.x, self.prompt = pool.x[self.train], pool.prompt[self.train]
+        self.pairs = pool.pairs.only(self.train)
+        self.x = self.pairs.x
         self.test_x, self.test_share = pool.x[self.test], pool.share[self.test]
         self.most = most_per_prompt
+        self.seed = seed
 
     def random_end(self, budget: int, ridge: float) -> float:
         return self._tested(np.arange(budget), ridge)[1][0]
@@ -256,48 +287,28 @@ class _Play:
     ) -> Ints:
         if strategy == RANDOM:
             return left[:BATCH]
-        if strategy == UNCERTAINTY:
-            ranked = left[np.argsort(np.abs(self.x[left] @ weights), kind="stable")]
-            chosen = self._within_limit(ranked, BATCH)
-        else:
-            drawn, left = left[: BATCH // 2], left[BATCH // 2 :]
-            picked = self._d_optimal(np.concatenate([asked, drawn]), left, BATCH // 2, ridge)
-            chosen = np.concatenate([drawn, picked])
+        at_random = 0 if strategy == UNCERTAINTY else BATCH // 2
+        drawn, left = left[:at_random], left[at_random:]
+        picked = choose(
+            strategy,
+            self._known(asked),
+            asked=np.concatenate([asked, drawn]),
+            left=left,
+            n=BATCH - at_random,
+            ridge=ridge,
+            weights=weights,
+            most_per_prompt=self.most,
+            seed=self.seed,
+        )
+        chosen = np.concatenate([drawn, picked])
         # Where the limit leaves too few, the batch is filled up at random.
         return np.concatenate([chosen, np.setdiff1d(left, chosen)[: BATCH - len(chosen)]])
 
-    def _within_limit(self, ranked: Ints, n: int) -> Ints:
-        if self.most is None:
-            return ranked[:n]
-        taken: dict[int, int] = {}
-        chosen: list[int] = []
-        for row in ranked:
-            prompt = int(self.prompt[row])
-            if taken.get(prompt, 0) < self.most and len(chosen) < n:
-                taken[prompt] = taken.get(prompt, 0) + 1
-                chosen.append(int(row))
-        return np.array(chosen, dtype=np.int64)
-
-    def _d_optimal(self, asked: Ints, left: Ints, n: int, ridge: float) -> Ints:
-        """Greedy: adding x multiplies the determinant by 1 + xᵀA⁻¹x; A⁻¹ by Sherman–Morrison."""
-        known, x = self.x[asked], self.x[left]
-        inverse = np.linalg.inv(ridge * np.eye(x.shape[1]) + known.T @ known)
-        gain = np.einsum("ij,jk,ik->i", x, inverse, x)
-        free = np.ones(len(left), dtype=bool)
-        chosen: list[int] = []
-        while len(chosen) < n and free.any():
-            row = int(np.argmax(np.where(free, gain, -np.inf)))
-            free[row] = False
-            chosen.append(int(left[row]))
-            if self.most is not None:
-                same = self.prompt[left] == self.prompt[left[row]]
-                if (self.prompt[np.array(chosen)] == self.prompt[left[row]]).sum() >= self.most:
-                    free &= ~same
-            direction = inverse @ x[row]
-            scale = 1 + float(x[row] @ direction)
-            gain = gain - (x @ direction) ** 2 / scale
-            inverse = inverse - np.outer(direction, direction) / scale
-        return np.array(chosen, dtype=np.int64)
+    def _known(self, asked: Ints) -> Pairs:
+        """With the one vote of each pair that was asked, and no other."""
+        votes = np.zeros(len(self.x))
+        votes[asked] = 1.0
+        return replace(self.pairs, first=votes * (self.sign > 0), votes=votes)
 
     def _tested(self, asked: Ints, ridge: float) -> tuple[Floats, tuple[float, float, float]]:
         rows = self.x[asked] * self.sign[asked][:, None]

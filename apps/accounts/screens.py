@@ -82,6 +82,8 @@ SENTENCES: dict[str, str] = {
     "pairs.made": "made {subject} of gradings and rankings",
     "pairs.queued": "put {pairs} generated pairs of {subject} into the label queue",
     "pairs.refused": "could not queue the generated pairs of {subject}: {error}",
+    "pairs.selected": "chose {pairs} of {candidates} generated pairs of {subject} for the label "
+    "queue",
     "pairs.taken_back": "took {pairs} generated pairs of {subject} out of the label queue",
     "playground.sent": "sent a pair of the playground to people ({subject})",
     "playground.taken_back": "took a pair of the playground out of the label queue ({subject})",

@@ -41,6 +41,7 @@ _RESULT_COLUMNS = pa.schema(
             "decided_by",
             "reason",
             "queue",
+            "slice",
             "gold",
             "group",
             "topic",
@@ -51,7 +52,7 @@ _RESULT_COLUMNS = pa.schema(
         ),
         pa.string(),
     )
-    | {"comparison": pa.int64()}
+    | {"inclusion_probability": pa.float64(), "comparison": pa.int64()}
 )
 _VOTE_COLUMNS = pa.schema(
     {"external_id": pa.string(), "comparison": pa.int64(), "vote": pa.int64()}
@@ -130,6 +131,7 @@ def _result(comparison: Comparison) -> Row:
         "decided_by": _decided_by(decision),
         "reason": decision.reason,
         "queue": comparison.stratum,
+        "slice": comparison.slice,
         "gold": comparison.gold,
         "group": prompt.group_key,
         "topic": prompt.topic,
@@ -137,6 +139,7 @@ def _result(comparison: Comparison) -> Row:
         "source": prompt.source,
         "licence": prompt.licence,
         "metadata": json.dumps(comparison.own_columns, ensure_ascii=False),
+        "inclusion_probability": comparison.inclusion_probability,
         "comparison": comparison.pk,
     }
 

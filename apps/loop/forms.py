@@ -11,7 +11,8 @@ from apps.common.errors import DomainError
 from apps.common.models import longest
 from apps.evaluation.models import Stage
 from apps.loop.models import Pipeline, PipelineVersion
-from apps.loop.recipe import LABEL, PREVIOUS, PROMOTE, RULE_NAMES, RUN, Rules, Step
+from apps.loop.recipe import LABEL, PREVIOUS, PROMOTE, RULE_NAMES, RUN, SELECT, Rules, Step
+from apps.loop.screens.selecting import SelectPairsForm
 from apps.loop.selectors.pipelines import steps_of
 from apps.loop.selectors.rules import rules_of
 from apps.loop.services.pipelines import (
@@ -188,11 +189,19 @@ class PipelineForm(_PipelineForm):
             initial={"name": pipeline.name, "seen_version": version.number}
             | asdict(rules_of(version)),
         )
+        self.choosing: SelectPairsForm | None = None
         for step in self.steps:
             self._add(pipeline.project, step)
+            if step.kind == SELECT:
+                self.choosing = _choosing(data, step)
+
+    def is_valid(self) -> bool:
+        """With the plan of a selection, where it is switched on."""
+        chosen = self.choosing is None or not self.choosing.is_on or self.choosing.plan()
+        return super().is_valid() and bool(chosen)
 
     def _add(self, project: Project, step: Step) -> None:
-        if step.may_be_off:
+        if step.may_be_off and step.kind != SELECT:
             self.fields[f"enabled_{step.key}"] = forms.BooleanField(
                 label="Part of every round", required=False, initial=step.enabled
             )
@@ -259,6 +268,11 @@ class PipelineForm(_PipelineForm):
             )
             for step in self.steps
         }
+        if self.choosing is not None:
+            plan = self.choosing.plan() if self.choosing.is_on else None
+            changes["select"] = StepChange(
+                enabled=plan is not None, plan=plan.to_json() if plan else None
+            )
         return {
             "seen_version": found["seen_version"],
             "name": found["name"],
@@ -266,6 +280,13 @@ class PipelineForm(_PipelineForm):
             "stage": found.get("stage", ""),
             "steps": changes,
         }
+
+
+def _choosing(data: Any, step: Step) -> SelectPairsForm:
+    """The switch and the plan of a selection, as the step has them."""
+    plan = dict(step.plan)
+    shares = {name: 100 * plan[name] for name in ("measuring", "selected") if name in plan}
+    return SelectPairsForm(data, prefix="select", initial={"choose": step.enabled} | plan | shares)
 
 
 LABELING = ("share", "hours", "pairs")

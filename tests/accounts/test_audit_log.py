@@ -73,7 +73,7 @@ def actions_recorded() -> Iterator[str]:
 
 def test_every_action_has_a_sentence_and_every_sentence_an_action() -> None:
     found = set(actions_recorded()) | {"demo.person", "demo.stage", "pairs.queued", "pairs.refused"}
-    found.add("pairs.taken_back")
+    found |= {"pairs.taken_back", "pairs.selected"}
     found |= {f"comparisons.{action}" for action in BULK_ROLES}
     found |= {"rating_task.dropped", "rating_task.reopened"}  # in logs of 0.2
     assert len(found) > 70

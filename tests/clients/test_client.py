@@ -65,7 +65,8 @@ BY_CALL = {
     "/projects/{slug}/groups/{group}/stop": "rare; each run of the group has stop and cancel",
     "/projects/{slug}/runs/{run_id}/events": "metrics, samples, log and state have methods",
     "/projects/{slug}/runs/{run_id}/lineage": "rare",
-    "/projects/{slug}/runs/{run_id}/pairs": "what people decide about a run's pairs",
+    "/projects/{slug}/runs/{run_id}/pairs": "what people decide about a run's pairs; some of them "
+    "by `pairs_select`",
     "/projects/{slug}/runs/{run_id}/move": "what admins do to the queue",
     "/projects/{slug}/runs/{run_id}/priority": "what admins do to the queue",
     "/projects/{slug}/playground/{question_id}/pair": "what people decide about two answers",
@@ -172,6 +173,7 @@ COVERED = [
     operations.selection_replays("p", kind="depth"),
     operations.label_budget("p", {"votes": 1}),
     operations.selection_replay_start("p", {}),
+    operations.pairs_select("p", "r", {}),
     operations.dataset_looks("p", "d", limit=1),
     operations.look_sign("p", "d", {}),
     operations.look_budget("p", "d", {}),

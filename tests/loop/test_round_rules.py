@@ -33,6 +33,7 @@ from apps.snapshots.models import Snapshot
 from apps.snapshots.storage import artifact_store
 from apps.training.models import Artifact, Checkpoint, Run, RunInput
 from tests.evaluation.promoted import run_made
+from tests.loop.conftest import generated_add, pair
 from tests.loop.test_rounds import (
     SignedIn,
     accept,
@@ -87,11 +88,9 @@ def voted(row: Round, n: int) -> None:
     """`n` more of its pairs have all their votes and are accepted."""
     run = step_of(row, "generate").run
     pairs = Comparison.objects.filter(batch=batch_of(run), state="open")[:n]
-    for pair in pairs:
-        Comparison.objects.filter(pk=pair.pk).update(n_votes=pair.overlap, state="decided")
-        Decision.objects.create(
-            comparison=pair, project=row.project, outcome="accepted", winner="a"
-        )
+    for one in pairs:
+        Comparison.objects.filter(pk=one.pk).update(n_votes=one.overlap, state="decided")
+        Decision.objects.create(comparison=one, project=row.project, outcome="accepted", winner="a")
 
 
 # Generating and labeling.
@@ -121,12 +120,54 @@ def test_a_round_generates_waits_for_votes_and_freezes(generating: Pipeline, emi
 def test_a_pair_whose_votes_disagree_so_far_is_not_done(generating: Pipeline, emil: User) -> None:
     row = swept(round_start(pipeline=generating, user=emil))
     generated(row, 1)
-    pair = Comparison.objects.get(batch=batch_of(step_of(row, "generate").run))
-    Comparison.objects.filter(pk=pair.pk).update(n_votes=2)
-    Decision.objects.create(comparison=pair, project=row.project, outcome="contested")
+    one = Comparison.objects.get(batch=batch_of(step_of(row, "generate").run))
+    Comparison.objects.filter(pk=one.pk).update(n_votes=2)
+    Decision.objects.create(comparison=one, project=row.project, outcome="contested")
     assert states(swept(row))["label"] == "waiting"
-    Comparison.objects.filter(pk=pair.pk).update(n_votes=3, state="contested")
+    Comparison.objects.filter(pk=one.pk).update(n_votes=3, state="contested")
     assert states(swept(row))["label"] == "done"
+
+
+def test_a_plan_chooses_which_pairs_of_the_round_people_label(
+    generating: Pipeline, emil: User, signed_in: SignedIn
+) -> None:
+    with pytest.raises(DomainError) as refused:
+        change(generating, emil, steps={"select": StepChange(enabled=True)})
+    assert (refused.value.field, refused.value.message[:6]) == ("steps.select", "pairs:")
+    address = reverse("loop:pipeline_edit", args=["arguments", generating.pk])
+    client = signed_in(emil)
+    page = client.get(address)
+    assert "not replayed yet" in page.content.decode()
+    form = page.context["form"]
+    given = {name: form[name].value() or "" for name in form.fields}
+    given = {name: "on" if value is True else value for name, value in given.items()}
+    asked = {name: form.choosing[name].value() for name in form.choosing.fields}
+    given |= {f"select-{name}": value for name, value in asked.items() if value is not None}
+    given |= {"select-choose": "on", "select-pairs": ""}
+    assert client.post(address, given).status_code == 422
+    answer = client.post(address, given | {"select-pairs": "6", "select-measuring": "50"})
+    assert answer.status_code == 302, answer.context["form"].errors
+    row = swept(round_start(pipeline=generating, user=emil))
+    run = step_of(row, "generate").run
+    assert run.config["to_people"] is False
+    generated_add(
+        run,
+        [pair(f"Argue about {n}.", f"One {n}.", f"Another {n}.") for n in range(10)],
+        attempt=run.attempt,
+    )
+    ended(row, "generate")
+    assert step_of(row, "select").inputs == {
+        "measuring": 3,
+        "training": 3,
+        "selected": 0,
+        "left": 4,
+    }, step_of(row, "select").problem
+    assert states(row)["label"] == "waiting"
+    pairs = Comparison.objects.filter(batch=batch_of(run))
+    assert sorted(pairs.values_list("overlap", flat=True)) == [1, 1, 1, 3, 3, 3]
+    for one in pairs:
+        Comparison.objects.filter(pk=one.pk).update(n_votes=one.overlap)
+    assert states(swept(row))["label"] == "done", "one vote is all that a training pair asks"
 
 
 def test_labeling_goes_on_without_the_rest_when_its_time_is_over(

@@ -8,6 +8,7 @@ import pytest
 from measures.selection import (
     LEAST_PAIRS,
     RANDOM,
+    STRATEGIES,
     Curve,
     Pool,
     Replay,
@@ -101,7 +102,7 @@ def test_the_same_votes_give_the_same_replay() -> None:
     assert replay(pool, most_votes=150) == replay(pool, most_votes=150)
 
 
-@pytest.mark.parametrize("strategy", ["random", "uncertainty", "d_optimal"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
 def test_no_group_is_on_both_sides_no_pair_is_asked_twice_and_labels_are_real_votes(
     strategy: str,
 ) -> None:
@@ -114,34 +115,8 @@ def test_no_group_is_on_both_sides_no_pair_is_asked_twice_and_labels_are_real_vo
     asked, left = np.arange(50), np.arange(50, len(play.x))
     chosen = play._chosen(strategy, asked, left, np.ones(16), 3.0)
     assert len(set(chosen.tolist())) == 50
+    assert play._known(asked).votes.sum() == 50, "no vote of a pair that was not asked"
     assert not set(chosen.tolist()) & set(asked.tolist())
-
-
-def test_at_most_two_pairs_of_a_prompt_are_chosen() -> None:
-    pool = exchangeable(6)
-    play, free = _Play(pool, 0, 2), _Play(pool, 0, None)
-    asked, left = np.arange(50), np.arange(50, len(play.x))
-    chosen = play._d_optimal(asked, left, 25, 3.0)
-    assert len(chosen) == 25
-    assert np.bincount(play.prompt[chosen]).max() <= 2
-    most = np.bincount(play.prompt[free._d_optimal(asked, left, 25, 3.0)]).max()
-    assert most > 2, "without a limit there are more"
-
-
-def test_the_d_optimal_choice_is_that_of_determinants_computed_outright() -> None:
-    play = _Play(exchangeable(7), 0, None)
-    asked, left = np.arange(50), np.arange(50, 120)
-    chosen: list[int] = []
-    for _ in range(3):
-        rest = [row for row in left if row not in chosen]
-        sizes = [
-            np.linalg.slogdet(
-                3 * np.eye(12) + (x := play.x[[*asked, *chosen, row]]).T @ x
-            ).logabsdet
-            for row in rest
-        ]
-        chosen.append(int(rest[int(np.argmax(sizes))]))
-    assert play._d_optimal(asked, left, 3, 3.0).tolist() == chosen
 
 
 def test_the_saving_is_the_share_of_randoms_votes() -> None:
@@ -162,6 +137,8 @@ def test_calibrated_predictions_have_no_calibration_error_and_bold_ones_have() -
 def test_features_of_texts_are_of_the_difference_and_know_length() -> None:
     texts = [" ".join(["word"] * n + ["other", "third"]) for n in range(1, 9)]
     there = pool_of(texts, [0, 7], [7, 0], [1, 0], [1, 1], groups=["g", "h"], prompts=["p", "p"])
+    assert there.place is not None
+    assert np.allclose(there.place[0], there.place[1]), "both lie where their two answers do"
     assert np.allclose(there.x[0], -there.x[1])
     assert there.x[0, -1] < 0, "the first is shorter"
     assert there.prompt.tolist() == [0, 0]

@@ -677,6 +677,7 @@ TRAINING_API = [
     api(f"GET {RUN}/pairs", STAFF, args=run_id),
     api(f"POST {RUN}/pairs", STAFF, args=run_id, data={}, ok=409),
     api(f"DELETE {RUN}/pairs", STAFF, args=run_id),
+    api(f"POST {RUN}/pairs/selection", STAFF, args=run_id, data={"pairs": 1}, ok=409),
     api("POST /projects/{slug}/groups/{group}/stop", STAFF, args=group_id),
     api("GET /projects/{slug}/models", STAFF),
     api(f"GET {A_MODEL}", STAFF, args=lambda w: {"checkpoint_id": w.checkpoint.pk}),

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from apps.agreement.selectors.votes import report_get
 from apps.evaluation.findings import freshness
-from apps.labeling.models import Decision, Slot, Vote
+from apps.labeling.models import ONE_VOTE, Decision, Slot, Vote
 from apps.snapshots.models import Snapshot, SnapshotRow
 from apps.snapshots.recipe import HELDOUT_ANNOTATORS, HELDOUT_GROUPS, PUBLIC_TEST, TRAIN
 from apps.training.models import Checkpoint
@@ -101,10 +101,11 @@ def dataset_of(checkpoint: Checkpoint, role: str = "data") -> Snapshot | None:
 
 def _votes_behind(snapshot: Snapshot) -> tuple[np.ndarray, np.ndarray]:
     """A-or-B votes (for, against) the label of each pair that the model never saw. What a person
-    ruled was decided by nobody's votes and is left out."""
+    ruled was decided by nobody's votes and is left out, and so are pairs that were drawn or chosen
+    to train on, with a single vote."""
     rows = SnapshotRow.objects.filter(
         snapshot=snapshot, split__in=_UNSEEN, winner__in=("a", "b")
-    ).exclude(decided_by__in=_NOT_BY_VOTES)
+    ).exclude(Q(decided_by__in=_NOT_BY_VOTES) | Q(comparison__slice__in=ONE_VOTE))
     decided = list(rows.values_list("winner", "vote_ids"))
     ids = [vote for _, votes in decided for vote in votes]
     choices = dict(Vote.objects.filter(pk__in=ids).values_list("pk", "choice"))

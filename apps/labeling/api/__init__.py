@@ -245,6 +245,8 @@ def _decision(row: selectors.Decision) -> dict[str, Any]:
         "external_id": row.comparison.external_id,
         "state": row.comparison.state,
         "gold": row.comparison.gold or None,
+        "slice": row.comparison.slice,
+        "inclusion_probability": row.comparison.inclusion_probability,
         "winner": row.winner or None,
         "posteriors": row.by_choice,
         "decided_at": row.updated_at,

@@ -56,6 +56,10 @@ class ComparisonOut(Schema):
     response_b: str
     state: str
     stratum: str
+    slice: str = Field(description="measuring, training or selected, of pairs that were chosen")
+    inclusion_probability: float | None = Field(
+        description="with which it was drawn into its slice; null of no slice, and of selected"
+    )
     winner: str
     votes: int
     priority: float
@@ -108,6 +112,8 @@ def _comparison(row: Comparison) -> dict[str, Any]:
         "response_b": excerpt(row.response_b.messages),
         "state": row.state,
         "stratum": row.stratum,
+        "slice": row.slice,
+        "inclusion_probability": row.inclusion_probability,
         "winner": decision.winner if decision else "",
         "votes": row.n_votes,
         "priority": row.priority,

@@ -214,6 +214,10 @@ class DecisionOut(Schema):
         "none is fitted"
     )
     gold: str | None
+    slice: str = Field(description="measuring, training or selected, of pairs that were chosen")
+    inclusion_probability: float | None = Field(
+        description="with which it was drawn into its slice; null of no slice, and of selected"
+    )
     reason: str
     decided_at: datetime
 

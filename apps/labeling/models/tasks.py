@@ -129,6 +129,8 @@ class DecideBy(models.TextChoices):
 
 # Why a comparison is contested that has fewer votes than the rule would take.
 NOBODY_LEFT = "nobody is left to vote on it"
+# Pairs of these slices get the votes that were planned and no more, decided or not.
+ONE_VOTE = ("training", "selected")
 
 
 MOST_RESPONSES = 9  # one digit key for each
@@ -162,6 +164,13 @@ class Task(Stamped):
         GOLD = "gold", "gold"
         PRACTICE = "practice", "practice"  # never in the queue
 
+    class Slice(models.TextChoices):
+        """What a pair was chosen for, where only some of a batch went to people."""
+
+        MEASURING = "measuring", "measuring"
+        TRAINING = "training", "training"
+        SELECTED = "selected", "selected"
+
     project = models.ForeignKey(
         Project, on_delete=models.CASCADE, related_name="tasks", db_index=False
     )
@@ -179,6 +188,14 @@ class Task(Stamped):
     batch = models.CharField(max_length=80, blank=True, help_text="the import or run it came with")
     state = models.CharField(max_length=9, choices=State.choices, default=State.OPEN)
     stratum = models.CharField(max_length=8, choices=Stratum.choices, default=Stratum.RANDOM)
+    slice = models.CharField(
+        max_length=9, choices=Slice.choices, blank=True, default="", db_default=""
+    )
+    inclusion_probability = models.FloatField(
+        null=True,
+        blank=True,
+        help_text="with which it was drawn into its slice; null: of none, or chosen by a model",
+    )
     priority = models.FloatField(default=0.0)
     shuffle = models.FloatField(
         default=0.0, help_text="a seeded draw in [0, 1): the order of the random stratum"
@@ -239,6 +256,15 @@ class Task(Stamped):
             models.CheckConstraint(
                 condition=~Q(response_a=F("response_b")), name="comparison_of_two_responses"
             ),
+            models.CheckConstraint(
+                condition=Q(slice__in=["", "selected"], inclusion_probability__isnull=True)
+                | Q(slice__in=["measuring", "training"], inclusion_probability__isnull=False)
+                & Q(inclusion_probability__gt=0, inclusion_probability__lte=1),
+                name="task_drawn_with_a_probability",
+            ),
+            models.CheckConstraint(
+                condition=Q(slice="") | Q(kind="pair"), name="task_slice_of_a_pair"
+            ),
             models.UniqueConstraint(
                 fields=["project", "external_id"],
                 condition=~Q(external_id="") & Q(kind="pair"),
@@ -271,6 +297,24 @@ class Task(Stamped):
 
     def __str__(self) -> str:
         return f"task {self.pk}"
+
+
+class PairSelection(Stamped):
+    """How the pairs of a batch that went to people were chosen among all of it: `plan` as it was
+    asked for, `report` what came of it. The pairs carry their slice."""
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+", db_index=False)
+    batch = models.CharField(max_length=80)
+    plan = models.JSONField()
+    report = models.JSONField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["project", "batch"], name="pair_selection_of_a_batch")
+        ]
+
+    def __str__(self) -> str:
+        return f"pairs chosen of {self.batch}"
 
 
 # The kinds that show two answers side by side, and those that ask for values.

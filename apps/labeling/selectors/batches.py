@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from django.db.models import Count, Q, Sum
 from django.db.models.functions import Coalesce
 
-from apps.labeling.models import Comparison
+from apps.labeling.models import Comparison, PairSelection
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +29,8 @@ def batch_sent(*, project_id: str, batch: str) -> SentPairs:
             asked=Coalesce(Sum("overlap"), 0),
         )
     )
+
+
+def selection_of(*, project_id: str, batch: str) -> PairSelection | None:
+    """How the pairs of a batch were chosen; None where all of it went to people, or none."""
+    return PairSelection.objects.filter(project=project_id, batch=batch).first()

@@ -1,7 +1,13 @@
 """What can be done to projects, comparisons, slots and votes. Other apps call these names."""
 
 from apps.labeling.services.answers import FLAGS, LONGEST_RATIONALE, AnswerFields
-from apps.labeling.services.batches import batch_queue
+from apps.labeling.services.batches import (
+    SliceRows,
+    batch_comparable,
+    batch_queue,
+    batch_select,
+    selection_known,
+)
 from apps.labeling.services.bulk import (
     BULK_ROLES,
     HIGHEST_PRIORITY,
@@ -120,6 +126,7 @@ __all__ = [
     "RowsRefused",
     "Scans",
     "SentAgain",
+    "SliceRows",
     "VoteResult",
     "VotesReport",
     "annotator_disqualify",
@@ -130,7 +137,9 @@ __all__ = [
     "attempt_answer",
     "attempt_grant",
     "attempt_start",
+    "batch_comparable",
     "batch_queue",
+    "batch_select",
     "batch_take_back",
     "bulk_allowed",
     "bulk_look",
@@ -169,6 +178,7 @@ __all__ = [
     "qualification_of",
     "rounds_of",
     "rule_of",
+    "selection_known",
     "skip_undo",
     "slot_lease_audit",
     "slot_lease_for",

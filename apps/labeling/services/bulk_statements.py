@@ -1,7 +1,7 @@
 """Statements over many comparisons at once: decided again, sent round again, set aside,
 brought in. Those of a single vote or lease are in `statements`."""
 
-from apps.labeling.models import NOBODY_LEFT
+from apps.labeling.models import NOBODY_LEFT, ONE_VOTE
 from apps.labeling.services.statements import DEFAULTS, EXTRA_PRIORITY, LABELERS, LOCK
 
 # ruff: noqa: S608
@@ -118,13 +118,13 @@ with given as materialized (
          'regular', 'free', c.priority + {EXTRA_PRIORITY}, c.shuffle, p.topic, p.language, ''
   from decided d join labeling_task c on c.id = d.comparison_id
   join labeling_prompt p on p.id = c.prompt_id
-  where d.extra = 1 and c.state not in ('review', 'dropped')
+  where d.extra = 1 and c.state not in ('review', 'dropped') and c.slice not in {ONE_VOTE}
   returning task_id
 ), spared as (
   update labeling_slot s set state = 'withdrawn'
-  from decided d
+  from decided d join labeling_task c on c.id = d.comparison_id
   where d.outcome = 'accepted' and s.task_id = d.comparison_id and s.state = 'free'
-    and s.kind = 'regular' and (s.position > %(base)s or %(stop)s)
+    and s.kind = 'regular' and (s.position > %(base)s or %(stop)s) and c.slice <> 'measuring'
   returning s.task_id
 ), counted as (
   select d.comparison_id, d.state,
@@ -214,6 +214,7 @@ with people as materialized ({LABELERS}), found as (
 
 
 _HAS_NOBODY = f"""c.state = 'open' and c.n_votes > 0 and c.stratum <> 'practice'
+    and c.slice not in {ONE_VOTE}
     and not exists (select from labeling_slot s where s.task_id = c.id
                     and s.state = 'leased' and s.leased_until > now())
     and not {_ANYBODY_LEFT}"""
@@ -232,8 +233,8 @@ update labeling_task c set review_reason = '' from found
 where c.id = found.id returning c.id
 """
 
-# Another number of votes per comparison, for the open ones. A pair that has so many already, and is
-# undecided with nobody at it, keeps one place for the next vote.
+# Another number of votes per comparison, for the open ones whose number was not planned. A pair
+# that has so many already, and is undecided with nobody at it, keeps one place for the next vote.
 OVERLAP_APPLIED = """
 with wanted as materialized (
   select c.id, n.live, n.free,
@@ -247,7 +248,7 @@ with wanted as materialized (
     from labeling_slot s where s.task_id = c.id and s.kind = 'regular'
   ) n
   where c.project_id = %(project)s and c.kind = 'pair' and c.state = 'open'
-    and c.stratum in ('random', 'priority')
+    and c.stratum in ('random', 'priority') and c.slice = ''
   for no key update of c
 ), withdrawn as (
   update labeling_slot s set state = 'withdrawn'

@@ -6,7 +6,13 @@ Values are always parameters; what is pasted into the texts are constants of thi
 
 import re
 
-from apps.labeling.models import AUDIT_SEED, CLOSED_IDS, NOBODY_LEFT, LabelingSettings
+from apps.labeling.models import (
+    AUDIT_SEED,
+    CLOSED_IDS,
+    NOBODY_LEFT,
+    ONE_VOTE,
+    LabelingSettings,
+)
 from apps.labeling.services.results import QUESTION_COLUMNS
 
 # What several statements share: who asks, what is theirs to do, what the screen shows.
@@ -609,14 +615,16 @@ with decided as (
          (select max(position) + 1 from labeling_slot s where s.task_id = c.id),
          'regular', 'free', c.priority + {EXTRA_PRIORITY}, c.shuffle, p.topic, p.language, ''
   from labeling_task c join labeling_prompt p on p.id = c.prompt_id
-  where c.id = %(comparison)s and %(extra)s = 1
+  where c.id = %(comparison)s and %(extra)s = 1 and c.slice not in {ONE_VOTE}
     and exists (select from decided where outcome = 'needs_votes')
   returning task_id
 ), spared as (
-  -- extra votes that were asked for and are no longer needed
+  -- extra votes that were asked for and are no longer needed; pairs that measure keep theirs
   update labeling_slot s set state = 'withdrawn'
+  from labeling_task c
   where %(accepted)s and s.task_id = %(comparison)s and s.state = 'free'
     and s.kind = 'regular' and (s.position > %(base)s or %(stop)s)
+    and c.id = s.task_id and c.slice <> 'measuring'
   returning s.id
 )
 update labeling_task set

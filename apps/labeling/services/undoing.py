@@ -18,7 +18,7 @@ from apps.accounts.services import audit_record
 from apps.common.errors import Conflict
 from apps.common.transactions import columns_named
 from apps.labeling import dispatch
-from apps.labeling.models import ImportJob, LabelingSettings, Task
+from apps.labeling.models import ImportJob, LabelingSettings, PairSelection, Task
 from apps.labeling.services.imports import Progress, Stopped, batch_of, close, move
 
 # ruff: noqa: S608
@@ -99,7 +99,9 @@ def batch_take_back(*, project: Project, batch: str) -> int:
     """Delete the comparisons of a batch that no file import brought; how many there were. Errors:
     `Conflict` as of `import_job_undo`, and then all of them stay."""
     with transaction.atomic():
-        return _batch_delete(project.pk, batch, 0, None)["comparisons"]
+        gone = _batch_delete(project.pk, batch, 0, None)["comparisons"]
+        PairSelection.objects.filter(project=project, batch=batch).delete()
+        return gone
 
 
 def _take_back(job: ImportJob, progress: Progress | None) -> None:

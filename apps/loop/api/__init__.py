@@ -1,10 +1,12 @@
 """The API of a project's overview, of what the bell tells, and of the pairs that a run wrote."""
 
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
 from django.http import HttpRequest
 from ninja import Field, Query, Router, Schema
+from pydantic import ConfigDict
 
 from apps.accounts import selectors as accounts
 from apps.accounts.api_auth import needs
@@ -16,6 +18,8 @@ from apps.labeling.models import Choice, Vote
 from apps.labeling.services import HIGHEST_PRIORITY, LABELERS
 from apps.labeling.texts import excerpt
 from apps.loop import screens, services
+from apps.loop.plan import SelectionPlan
+from apps.loop.services.selecting import pairs_select
 from apps.training.models import Run
 from apps.training.selectors import run_get
 
@@ -387,6 +391,51 @@ def run_pairs_send(
     given = payload.dict() if payload else {}
     services.fresh_pairs_queue(run=run, by=request.user, **given)
     return _pairs(run)
+
+
+class PlanIn(Schema):
+    """`apps.loop.plan.SelectionPlan`."""
+
+    model_config = ConfigDict(extra="forbid")  # a misspelt field would choose by defaults
+
+    pairs: int = Field(description="in all, as far as there are so many")
+    measuring: float = Field(
+        0.2, description="share drawn at random from all pairs, to measure on: 0 to 1"
+    )
+    measuring_votes: int = Field(3, description="for each of these, 3 to 5; all others get one")
+    selected: float = Field(0.0, description="share that a model chooses: 0 to 0.5")
+    strategy: str = Field("d_optimal", description="d_optimal, entropy or disagreement")
+    most_per_prompt: int = Field(2, description="of one prompt among the selected, 1 to 50")
+    seed: int = 0
+
+
+class PairsSelectedOut(Schema):
+    plan: dict[str, Any]
+    candidates: int = Field(description="pairs that could be compared")
+    measuring: int
+    training: int
+    selected: int
+    left: int = Field(description="candidates that were not queued")
+    refused: int = Field(description="pairs of the run that could not be compared")
+    queued: int = Field(description="by this call")
+    known: int = Field(description="that an earlier call with the same plan had queued")
+
+
+@router.post(
+    f"{RUN_PAIRS}/selection",
+    auth=needs("train"),
+    response=PairsSelectedOut,
+    summary="Put only some of the pairs of a generation into the label queue, by a plan",
+    tags=["runs"],
+)
+def run_pairs_select(
+    request: HttpRequest, slug: str, run_id: str, payload: PlanIn
+) -> dict[str, Any]:
+    """The same plan again changes nothing; 409 where pairs are queued by another one, or all."""
+    run = _generation(request, slug, run_id)
+    plan = SelectionPlan.from_json(payload.dict())
+    found = pairs_select(run=run, plan=plan, by=request.user)
+    return asdict(found) | {"plan": plan.to_json()}
 
 
 @router.delete(

@@ -7,7 +7,8 @@ from django.db.models import QuerySet
 
 from apps.accounts.models import AuditEvent, Project
 from apps.common.errors import Conflict
-from apps.labeling.selectors.batches import SentPairs, batch_sent
+from apps.labeling.models import PairSelection
+from apps.labeling.selectors.batches import SentPairs, batch_sent, selection_of
 from apps.snapshots.assembling.rows import argument_key
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import TRAIN
@@ -18,6 +19,7 @@ from apps.training.models import Artifact, Run
 CANDIDATES = "candidates"  # purpose of an artifact of generated pairs, see workers.contract
 # In the audit log; of the first two one for each run that sends its pairs by itself.
 QUEUED, REFUSED, TAKEN_BACK = "pairs.queued", "pairs.refused", "pairs.taken_back"
+SELECTED = "pairs.selected"
 # The first two are of rounds that start from pretrained models.
 STAGES = (
     *("policy", "encoder", "sft", "reward", "judge"),
@@ -55,7 +57,7 @@ def evaluations_of_rounds(project: Project) -> QuerySet[Run]:
 
 def runs_awaiting_queueing() -> set[str]:
     """Finished runs that were to put their generated pairs into the label queue and have not."""
-    done = AuditEvent.objects.filter(action__in=(QUEUED, REFUSED)).values("subject")
+    done = AuditEvent.objects.filter(action__in=(QUEUED, SELECTED, REFUSED)).values("subject")
     waiting = Artifact.objects.filter(
         purpose=CANDIDATES, run__state=Run.State.FINISHED, run__config__to_people=True
     )
@@ -75,6 +77,10 @@ def pairs_file(run: Run) -> Artifact | None:
 
 def pairs_sent(run: Run) -> SentPairs:
     return batch_sent(project_id=run.project_id, batch=batch_of(run))
+
+
+def pairs_selection(run: Run) -> PairSelection | None:
+    return selection_of(project_id=run.project_id, batch=batch_of(run))
 
 
 @dataclass(frozen=True, slots=True)

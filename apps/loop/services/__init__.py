@@ -167,8 +167,7 @@ def fresh_pairs_queue(
     priority = asked.get("queue_priority", 0.0) if priority is None else priority
     text = artifact_store().read_bytes(artifact.uri, sha256=artifact.sha256).decode("utf-8")
     every = pair_rows(text, run=run)
-    # A file may hold empty answers; a model's of ours that says nothing is not worth people's time.
-    rows = [row for row in every if row["response_a"].strip() and row["response_b"].strip()]
+    rows = rows_said(every)
     report = batch_queue(
         project=run.project,
         rows=rows,
@@ -272,6 +271,12 @@ def pair_rows(text: str, *, run: Run) -> list[Row]:
                 row=number,
             ) from error
     return rows
+
+
+def rows_said(rows: list[Row]) -> list[Row]:
+    """A file may hold empty answers; a model's of ours that says nothing is not worth people's
+    time."""
+    return [row for row in rows if row["response_a"].strip() and row["response_b"].strip()]
 
 
 def _row(pair: Row, run: Run, number: int, groups: dict[str, Row]) -> Row:

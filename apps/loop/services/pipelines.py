@@ -15,6 +15,7 @@ from apps.common.models import longest
 from apps.evaluation.models import Stage
 from apps.evaluation.selectors.evidence import evaluation_of
 from apps.loop.models import Pipeline, PipelineVersion, Round, RoundStep
+from apps.loop.plan import SelectionPlan
 from apps.loop.recipe import (
     APPROVE,
     ARTIFACT,
@@ -245,7 +246,22 @@ def _changed(pipeline: Pipeline, step: Step, change: StepChange | None, stage: s
         source = step.inputs[BASELINE]
         origin = PREVIOUS if change.previous else FIXED
         step = step.with_input(BASELINE, replace(source, origin=origin, step="policy"))
+    if step.kind == SELECT:
+        return _plan_changed(step, change, field)
     return _labeling_changed(step, change, field) if step.kind == LABEL else step
+
+
+def _plan_changed(step: Step, change: StepChange, field: str) -> Step:
+    """A selection that is switched on has a plan that holds."""
+    plan = step.plan if change.plan is None else change.plan
+    if plan or step.enabled:
+        try:
+            plan = SelectionPlan.from_json(plan).to_json()
+        except DomainError as error:
+            raise DomainError(
+                f"{error.field}: {error.message}", code=error.code, field=field
+            ) from error
+    return replace(step, plan=plan)
 
 
 def _labeling_changed(step: Step, change: StepChange, field: str) -> Step:

@@ -11,7 +11,9 @@ from apps.accounts.models import AuditEvent, User
 from apps.common.errors import DomainError
 from apps.evaluation.models import AuditSheet, PromotionDecision
 from apps.evaluation.selectors.promotion import decision_of, requests_for
+from apps.labeling.models import Comparison
 from apps.loop.models import Pipeline, Round, RoundStep
+from apps.loop.plan import SelectionPlan
 from apps.loop.recipe import (
     APPROVE,
     AUDIT,
@@ -28,6 +30,7 @@ from apps.loop.selectors import QUEUED, REFUSED, batch_of
 from apps.loop.selectors import pipelines as selectors
 from apps.loop.selectors.labeling import generation_of, generations_of, labeled
 from apps.loop.selectors.pipelines import source_resolved, steps_of
+from apps.loop.services.selecting import pairs_select
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import SnapshotRecipe, recipe_from_stored
 from apps.snapshots.services.freezing import snapshot_queue
@@ -71,10 +74,21 @@ def _begin(row: Round, step: RoundStep, wanted: Step) -> None:
     elif step.kind == RUN:
         step.run = _launch(row, step, wanted, title, user)
         step.state = StepState.RUNNING
+    elif step.kind == SELECT:
+        _select(row, step, wanted)
     else:
         if wanted.of:
             step.checkpoint = _model_of(row, wanted.of)
         step.state = StepState.WAITING
+
+
+def _select(row: Round, step: RoundStep, wanted: Step) -> None:
+    run = generation_of(row)
+    if run is None:
+        raise DomainError("The round generated no pairs to choose from.", code="no_pairs")
+    found = pairs_select(run=run, plan=SelectionPlan.from_json(wanted.plan))
+    step.inputs = {name: getattr(found, name) for name in (*Comparison.Slice.values, "left")}
+    _done(step, timezone.now())
 
 
 def _recipe(row: Round, wanted: Step) -> SnapshotRecipe:

@@ -20,7 +20,9 @@ from apps.labeling.forms.sending import SendPairsForm
 from apps.labeling.services import LABELERS
 from apps.loop import screens, selectors, services
 from apps.loop.round_end import round_end_figures
+from apps.loop.screens.selecting import SelectPairsForm, slices_of, verdict_of
 from apps.loop.services import bell_seen
+from apps.loop.services.selecting import pairs_select
 from apps.training.models import Run
 from apps.training.selectors import run_get
 from workers.artifacts import ArtifactError
@@ -121,10 +123,13 @@ def pairs(request: Request, run_id: str) -> HttpResponse:
         most=shown.most,
         initial={"votes": shown.votes, "priority": shown.priority},
     )
+    choosing = SelectPairsForm(
+        request.POST if request.POST.get("choose") else None, initial={"pairs": len(shown.rows)}
+    )
     refused = ""
     if request.method == "POST":
         try:
-            if said := _pairs_act(request, run, form):
+            if said := _pairs_act(request, run, form, choosing):
                 messages.success(request, said)
                 page = reverse("training:run", args=[request.project.slug, run.pk])
                 return redirect(f"{page}?tab=pairs")
@@ -133,6 +138,9 @@ def pairs(request: Request, run_id: str) -> HttpResponse:
     context: dict[str, Any] = {
         "run": run,
         "pairs": shown,
+        "choosing": choosing,
+        "slices": slices_of(selectors.pairs_selection(run)),
+        "verdict": verdict_of(request.project),
         "page": Paginator(shown.rows, PAIRS_PER_PAGE).get_page(request.GET.get("page")),
         "form": form,
         "refused": refused,
@@ -140,19 +148,34 @@ def pairs(request: Request, run_id: str) -> HttpResponse:
         "nav": "runs",
     }
     template = "loop/_pairs.html" if request.htmx else "loop/pairs.html"
-    failed = refused or form.errors
+    failed = refused or form.errors or choosing.errors
     return render(request, template, context, status=422 if failed else 200)
 
 
-def _pairs_act(request: Request, run: Run, form: SendPairsForm) -> str:
+def _pairs_act(request: Request, run: Run, form: SendPairsForm, choosing: SelectPairsForm) -> str:
     """What was done, in words; nothing where the form is to be looked at."""
     if request.POST.get("action") == "take_back":
         n = services.fresh_pairs_take_back(run=run, by=request.user)
         return f"{n:,} pairs were taken back." if n else "No pair of this run was in the queue."
     if not form.is_valid():
         return ""
+    if choosing.is_bound:
+        return _pairs_chosen(request, run, choosing, form.cleaned_data["priority"])
     found = services.fresh_pairs_queue(run=run, by=request.user, **form.cleaned_data)
     left_out = f"; {found.refused:,} could not be compared" if found.refused else ""
     if not found.queued:
         return f"No new pair was queued{left_out}."
     return f"{found.queued:,} pairs are in the label queue{left_out}."
+
+
+def _pairs_chosen(request: Request, run: Run, form: SelectPairsForm, priority: float) -> str:
+    if (plan := form.plan()) is None:
+        return ""
+    try:
+        found = pairs_select(run=run, plan=plan, priority=priority, by=request.user)
+    except DomainError as error:
+        if error.field not in form.fields:
+            raise
+        form.refuse(error)
+        return ""
+    return f"{found.queued:,} of {found.candidates:,} pairs are in the label queue."

@@ -17,6 +17,7 @@ from apps.loop.forms import PipelineForm, PipelineNewForm, PipelineTemplateForm
 from apps.loop.models import Round, RoundStep
 from apps.loop.recipe import TITLES
 from apps.loop.screens.graph import graph
+from apps.loop.screens.selecting import verdict_of
 from apps.loop.selectors import pipelines as selectors
 from apps.loop.selectors.figures import RoundFigures, figures_by_round
 from apps.loop.selectors.rules import next_due, rules_of, spent_of
@@ -182,6 +183,7 @@ def pipeline_edit(request: Request, pipeline_id: str) -> HttpResponse:
     context = {
         "pipeline": found,
         "form": form,
+        "verdict": verdict_of(request.project),
         "page_title": f"Change {found.name}",
         "nav": "pipelines",
     }

@@ -4,7 +4,8 @@ The order matters and is fixed. (1) Filters take out comparisons, then votes. (2
 held-out annotators are set aside. (3) Held-out groups go to their own file, every pair that shares
 an argument with them is taken out of the way, and the rest is split by group or by argument.
 (4) Every comparison is decided again from the votes that are left. (5) Ties and "both are bad" go
-where the tie policy says. (6) Training rows are drawn and weighted. (7) The votes that were set
+where the tie policy says; pairs that a model selected are never measured on, and are dropped where
+they fall outside training. (6) Training rows are drawn and weighted. (7) The votes that were set
 aside come back as an evaluation file of their own, one row a vote, on comparisons that no training
 row and no dev row shares a text with.
 """
@@ -75,6 +76,7 @@ OTHER_BATCH, OTHER_STRATUM = "left out by batch", "left out by stratum"
 OTHER_PAIR = "not among the pairs that were picked"
 SHARES_HELDOUT = "shares an argument with a held-out group"
 NEAR_HELDOUT = "nearly the same as a held-out group"
+ONLY_TRAINED_ON = "chosen by a model, so never measured on"
 
 
 def assemble(material: Material, recipe: SnapshotRecipe) -> Assembly:
@@ -236,6 +238,9 @@ def _lines(
             drops.append(Drop(pair.id, close, votes))
             continue
         split = placed.split[pair.id]
+        if pair.is_selected and split != TRAIN:
+            drops.append(Drop(pair.id, ONLY_TRAINED_ON, votes))
+            continue
         made = line_of(pair, split, verdict, votes, recipe.ties)
         if isinstance(made, Drop):
             drops.append(made)
@@ -251,7 +256,7 @@ def _held_lines(
     return [
         SplitLine(pair.id, HELDOUT_ANNOTATORS, vote.choice, 1.0, (vote.id,), vote.person, by=BY_ONE)
         for pair in candidates
-        if split.get(pair.id) in (HELDOUT_GROUPS, PUBLIC_TEST)
+        if split.get(pair.id) in (HELDOUT_GROUPS, PUBLIC_TEST) and not pair.is_selected
         for vote in held.get(pair.id, ())
         if vote.choice in (Choice.A, Choice.B)
     ]

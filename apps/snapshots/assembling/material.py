@@ -31,7 +31,8 @@ class Pair:
     `a` and `b` are keys of the responses' normalised texts: the same argument has the same key in
     every pair that it stands in; `prompt` is that of the prompt. `length_a` and `length_b` count
     characters. `review` says why a person must look at the pair before it may be used; `ruling`
-    what a person has ruled on it; `gold` the label that it was imported with.
+    ruled on it; `gold` the label that it was imported with; `slice` why it was chosen of a
+    batch, "" where all of it went to people, `inclusion_probability` with which (None: by a model).
     """
 
     id: int
@@ -48,6 +49,13 @@ class Pair:
     review: str = ""
     ruling: Judgement | None = None
     gold: str = ""
+    slice: str = ""
+    inclusion_probability: float | None = None
+
+    @property
+    def is_selected(self) -> bool:
+        """A model chose it: what is measured on such pairs says nothing about others."""
+        return self.slice == "selected"
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,6 +84,7 @@ def preference_rows(
     soft: bool = False,
     graded: bool = False,
     sourced: bool = False,
+    drawn: bool = False,
     votes_at: Mapping[int, dt.datetime] | None = None,
     cast_by: Mapping[int, tuple[int, str]] | None = None,
     name_of: Callable[[int], str],
@@ -97,7 +98,8 @@ def preference_rows(
     arguments; elsewhere `cluster` is the group. `annotator` is empty but in the file of held-out
     annotators' votes. `chosen_side` says which answer of the comparison won, so that order can be
     looked at as a leak. graded: every row has `strength`, null where nobody graded. sourced: every
-    row has `sources`, the chosen answer's first. votes_at: when each vote was cast; every row then
+    row has `sources`, the chosen answer's first. drawn: every row has the slice of its pair and the
+    probability with which it was drawn into it. votes_at: when each vote was cast; every row then
     has `decided_at`, the day of its newest vote or of the ruling. cast_by: (person, choice) of each
     vote; every row then has `annotators`, who voted on it, and `annotator_votes`, what for.
     """
@@ -127,6 +129,8 @@ def preference_rows(
             row["decided_at"] = _day(line, pair, votes_at)
         if cast_by is not None:
             row |= _voters(line, won, cast_by, name_of)
+        if drawn:
+            row |= _drawn(pair)
         yield row | _origin(line, text, name_of)
 
 
@@ -138,6 +142,10 @@ def _day(line: SplitLine, pair: Pair, votes_at: Mapping[int, dt.datetime]) -> st
     else:
         moment = max((votes_at[vote] for vote in line.votes if vote in votes_at), default=None)
     return moment.astimezone(dt.UTC).date().isoformat() if moment else None
+
+
+def _drawn(pair: Pair) -> Row:
+    return {"slice": pair.slice, "inclusion_probability": pair.inclusion_probability}
 
 
 def _voters(
@@ -164,6 +172,7 @@ def unpaired_rows(
     texts: Mapping[int, Texts],
     *,
     texts_recur: bool,
+    drawn: bool = False,
     name_of: Callable[[int], str],
 ) -> Iterator[Row]:
     """Two rows a line, A before B, in TRL's unpaired form: is this answer desirable?
@@ -186,6 +195,8 @@ def unpaired_rows(
                 row["cluster_ids"] = [getattr(pair, side)]
             else:
                 row["cluster"] = pair.group
+            if drawn:
+                row |= _drawn(pair)
             yield row | {"side": side} | _origin(line, text, name_of)
 
 

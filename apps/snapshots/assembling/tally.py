@@ -70,6 +70,7 @@ def tally(
         },
         "texts_recur": texts_recur(decided, pairs),
         **({"labels": labels(files.get(TRAIN, ()), pairs)} if recipe.ties == KTO else {}),
+        **({"slices": found} if (found := slices(decided, pairs)) else {}),
         "repeated_pairs": repeated_pairs(files.get(TRAIN, ()), pairs),
         "decided_by": dict(sorted(Counter(line.by for line in decided).items())),
         "winners": dict(sorted(Counter(line.winner for line in decided).items())),
@@ -117,6 +118,11 @@ def expected_by_model(
         )
         / total
     )
+
+
+def slices(lines: Iterable[SplitLine], pairs: Mapping[int, Pair]) -> dict[str, int]:
+    """Rows by the slice of their pair, of pairs that were chosen."""
+    return dict(sorted(Counter(p.slice for x in lines if (p := pairs[x.pair]).slice).items()))
 
 
 def arguments(lines: Iterable[SplitLine], pairs: Mapping[int, Pair]) -> set[str]:

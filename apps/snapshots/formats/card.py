@@ -54,6 +54,10 @@ COLUMNS = {
     "confidence": "how sure the decision is: the winner's share of the votes, or its posterior",
     "votes": "how many votes decided it",
     "group": "what splits go by: a topic, a debate or the prompt",
+    "slice": "why the pair was chosen to be labeled: measuring and training were drawn at random, "
+    "selected was chosen by a model; empty where all pairs went to people",
+    "inclusion_probability": "with which the pair was drawn into its slice: an estimate over "
+    "several slices weighs by 1 ÷ it; empty where no estimate may use the row",
     "cluster": "rows with one cluster are not independent: resample them together",
     "cluster_ids": "keys of both answers, the chosen one first: an answer stands in many rows",
     "chosen_side": "a or b: which answer of the comparison was chosen, to look at order as a leak",

@@ -35,6 +35,7 @@ _TYPES: dict[str, pa.DataType] = {
     "confidence": pa.float64(),
     "label_probability": pa.float64(),
     "strength": pa.float64(),
+    "inclusion_probability": pa.float64(),
     "votes": pa.int64(),
     "cluster_ids": pa.list_(pa.string()),
     "sources": pa.list_(pa.string()),

@@ -14,6 +14,8 @@ STRATEGY_WORDS = {
     "random": "random",
     "uncertainty": "uncertainty sampling",
     "d_optimal": "half random, half D-optimal",
+    "entropy": "half random, half by entropy",
+    "disagreement": "half random, half by disagreement",
 }
 WAY_WORDS = {
     "single": "one vote each on more pairs",
@@ -38,6 +40,12 @@ def depth_measured(project: Project) -> SelectionReplay | None:
         state=SelectionReplay.State.FINISHED,
     )
     return rows.exclude(verdict="refused").order_by("-created_at").first()
+
+
+def newest_replay(project: Project) -> SelectionReplay | None:
+    """The newest that came to a verdict."""
+    rows = SelectionReplay.objects.filter(project=project).exclude(verdict="")
+    return rows.order_by("-created_at").first()
 
 
 def replay_shown(row: SelectionReplay) -> dict[str, Any]:

@@ -30,11 +30,12 @@ def material_of(*, project: Project, recipe: SnapshotRecipe) -> Material:
         .values_list(
             *("pk", "prompt_id", "prompt__group_key", "prompt__topic", "batch", "stratum", "state"),
             *("review_reason", "response_a_id", "response_b_id", "decision__outcome", "gold"),
+            *("slice", "inclusion_probability"),
         )
     )
     pairs = []
     for row in rows.iterator(_BATCH):
-        pk, prompt, group, topic, batch, stratum, state, why, a, b, outcome, gold = row
+        pk, prompt, group, topic, batch, stratum, state, why, a, b, outcome, gold, *drawn = row
         pairs.append(
             Pair(
                 pk,
@@ -51,6 +52,8 @@ def material_of(*, project: Project, recipe: SnapshotRecipe) -> Material:
                 review=_review(state, outcome, why),
                 ruling=rulings.get(pk),
                 gold=gold,
+                slice=drawn[0],
+                inclusion_probability=drawn[1],
             )
         )
     barred = barred_by(project=project, recipe=recipe)

@@ -43,6 +43,7 @@ _TEXTS = ("messages", "prompt", "completion", "chosen", "rejected")
 _ABSENT: Mapping[str, Any] = {
     "label_probability": 1.0,
     "strength": None,
+    "inclusion_probability": None,
     "sources": ["", ""],
     "decided_at": None,
     "answer": None,

@@ -8,11 +8,11 @@ holds the row may write its result.
 
 import logging
 import random
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-import numpy as np
 from django.db import IntegrityError, transaction
 from django.db.models import CharField, Count, F, Q, Value
 from django.db.models.functions import Cast, Coalesce, NullIf
@@ -23,6 +23,7 @@ from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError
 from apps.labeling.models import Comparison, Decision, Vote
 from apps.snapshots.assembling.material import Material
+from apps.snapshots.assembling.rows import argument_text, prompt_text
 from apps.snapshots.models import SelectionReplay
 from apps.snapshots.recipe import JOIN, SnapshotRecipe
 from apps.snapshots.services.gathering import DECIDING_SLOTS, material_of
@@ -152,24 +153,62 @@ def kept(found: Replay) -> dict[str, Any]:
 
 def pool_of_project(project: Project) -> Pool:
     """Pairs of this project with current votes for a side. Ties, hidden repeats, audits, dropped
-    pairs and votes of heads-to-head are not in it. Held out together: a pair's group, or prompt."""
+    pairs and votes of heads-to-head are not in it, nor pairs that a model selected: the pool is to
+    be like what the next pairs come from. Held out together: a pair's group, or prompt."""
+    return _pool(_voted(project, most=MOST_PAIRS, selected=False))
+
+
+def pool_with_fresh(project: Project, fresh: Sequence["Told"], *, most: int) -> tuple[Pool, int]:
+    """At most so many pairs with votes, selected ones too, and after them the fresh ones, which
+    have none, in one space of features; and how many have votes."""
+    voted = _voted(project, most=most, selected=True)
+    return _pool([*voted, *fresh]), len(voted)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A pair as its texts are compared, and the votes for either answer."""
+
+    prompt: str
+    a: str
+    b: str
+    group: str = ""
+    for_a: int = 0
+    for_b: int = 0
+
+    @classmethod
+    def of(cls, prompt: Sequence[Mapping[str, str]], a: str, b: str) -> "Told":
+        """A fresh one, by its messages and its two answers."""
+
+        def text(answer: str) -> str:
+            return argument_text(prompt, [{"role": "assistant", "content": answer}])
+
+        return cls(prompt_text(prompt), text(a), text(b))
+
+
+def _voted(project: Project, *, most: int, selected: bool) -> list[Told]:
+    """A random part, where there are more."""
     material = material_of(project=project, recipe=SnapshotRecipe(near_duplicates=JOIN))
-    votes = _sides(material)
+    votes, texts = _sides(material, selected=selected), material.texts
     pairs = [pair for pair in material.pairs if pair.id in votes]
-    if len(pairs) > MOST_PAIRS:
-        pairs = random.Random(0).sample(pairs, MOST_PAIRS)
+    if len(pairs) > most:
+        pairs = random.Random(0).sample(pairs, most)
+    return [Told(texts[p.prompt], texts[p.a], texts[p.b], p.group, *votes[p.id]) for p in pairs]
+
+
+def _pool(pairs: Sequence[Told]) -> Pool:
     numbers: dict[str, int] = {}
     first = [numbers.setdefault(pair.a, len(numbers)) for pair in pairs]
     second = [numbers.setdefault(pair.b, len(numbers)) for pair in pairs]
-    counts = np.array([votes[pair.id] for pair in pairs], dtype=np.int64).reshape(-1, 2)
     return pool_of(
-        [material.texts[key] for key in numbers],
+        list(numbers),
         first,
         second,
-        counts[:, 0],
-        counts.sum(axis=1),
+        [pair.for_a for pair in pairs],
+        [pair.for_a + pair.for_b for pair in pairs],
         groups=[pair.group or pair.prompt for pair in pairs],
         prompts=[pair.prompt for pair in pairs],
+        prompt_texts=[pair.prompt for pair in pairs],
     )
 
 
@@ -204,6 +243,7 @@ def voted_pairs(project: Project) -> VotedPairs:
     kept = cast.exclude(comparison__state=Comparison.State.DROPPED).exclude(
         comparison__decision__outcome=Decision.Outcome.DROPPED
     )
+    kept = kept.exclude(comparison__slice=Comparison.Slice.SELECTED)
     unit = Coalesce(
         NullIf("comparison__prompt__group_key", Value("")),
         Cast("comparison__prompt", CharField()),
@@ -214,9 +254,14 @@ def voted_pairs(project: Project) -> VotedPairs:
     return VotedPairs(**counts)
 
 
-def _sides(material: Material) -> dict[int, list[int]]:
-    """{pair: [votes for a, votes for b]}, of pairs not dropped whose answers differ."""
-    usable = {pair.id for pair in material.pairs if not pair.dropped and pair.a != pair.b}
+def _sides(material: Material, *, selected: bool) -> dict[int, list[int]]:
+    """{pair: [votes for a, votes for b]}, of pairs not dropped whose answers differ; `selected`:
+    of those too that a model chose."""
+    usable = {
+        pair.id
+        for pair in material.pairs
+        if not pair.dropped and pair.a != pair.b and (selected or not pair.is_selected)
+    }
     found: dict[int, list[int]] = {}
     for vote in material.votes:
         if vote.choice in ("a", "b") and vote.pair in usable:

@@ -107,8 +107,11 @@ def rows_written(
     """The rows of one file in the form that the tie policy asks for; all files have one another's
     columns."""
     recur = bool(assembly.counts["texts_recur"])
+    drawn = "slices" in assembly.counts
     if recipe.ties == KTO:
-        single = unpaired_rows(lines, assembly.pairs, texts, texts_recur=recur, name_of=name_of)
+        single = unpaired_rows(
+            lines, assembly.pairs, texts, texts_recur=recur, drawn=drawn, name_of=name_of
+        )
         return list(single)
     graded = any(line.strength is not None for of in assembly.lines.values() for line in of)
     return list(
@@ -120,6 +123,7 @@ def rows_written(
             soft=recipe.ties == SOFT,
             graded=graded,
             sourced=any(text.from_a or text.from_b for text in texts.values()),
+            drawn=drawn,
             votes_at=votes_at,
             cast_by=cast_by,
             name_of=name_of,

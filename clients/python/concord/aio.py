@@ -892,6 +892,15 @@ class AsyncClient:
         given = {name: value for name, value in stated.items() if value is not None}
         return await self._transport.send(operations.label_budget(project, given))
 
+    async def pairs_select(
+        self, project: str, run: str, *, pairs: int, **plan: Any
+    ) -> types.PairsSelected:
+        """Put so many of the pairs that a generation wrote into the label queue. plan: measuring
+        and selected (shares), measuring_votes, strategy (d_optimal, entropy, disagreement),
+        most_per_prompt, seed."""
+        body = {"pairs": pairs, **plan}
+        return await self._transport.send(operations.pairs_select(project, run, body))
+
     async def dataset_looks(self, project: str, dataset: str, *, limit: int = 100) -> types.Looks:
         """How often its held-out splits were looked at and may be, and the newest readings."""
         return await self._transport.send(operations.dataset_looks(project, dataset, limit=limit))

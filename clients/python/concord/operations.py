@@ -701,6 +701,13 @@ def label_budget(project: str, stated: Mapping[str, Any]) -> Operation[types.Lab
     return Operation("GET", template, types.LabelBudget.read, {"slug": project}, stated)
 
 
+def pairs_select(project: str, run: str, body: Mapping[str, Any]) -> Operation[types.PairsSelected]:
+    """Sent again with the same plan it changes nothing."""
+    template = "/projects/{slug}/runs/{run_id}/pairs/selection"
+    names = {"slug": project, "run_id": run}
+    return Operation("POST", template, types.PairsSelected.read, names, body=body)
+
+
 def look_sign(project: str, snapshot: str, body: Mapping[str, Any]) -> Operation[types.SignOff]:
     names = {"slug": project, "snapshot_id": snapshot}
     template = "/projects/{slug}/snapshots/{snapshot_id}/looks/sign"

@@ -319,6 +319,10 @@ class Run(Group):
         self.record = self._do(self._client.resume(self._slug, self.id))
         return self
 
+    def pairs_select(self, *, pairs: int, **plan: Any) -> types.PairsSelected:
+        """Put only some of its generated pairs to people; see `AsyncClient.pairs_select`."""
+        return self._do(self._client.pairs_select(self._slug, self.id, pairs=pairs, **plan))
+
     def remove_intermediates(self) -> types.Intermediates:
         """Remove its intermediate checkpoints and trainer state, for good; once it has ended."""
         return self._do(self._client.remove_intermediates(self._slug, self.id))

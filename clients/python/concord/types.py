@@ -219,6 +219,8 @@ class Decision(Answered):
     decided_by: str
     posteriors: dict[str, float] | None = None
     gold: str | None = None
+    slice: str
+    inclusion_probability: float | None = None
     reason: str
     decided_at: datetime = field(metadata=_MOMENT)
 
@@ -1377,6 +1379,22 @@ class LabelBudget(Answered):
     between_people: float | None
     votes_by_day: float | None
     notes: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairsSelected(Answered):
+    """Pairs by slice; candidates: that could be compared; left: not queued; refused: of the run's
+    pairs those that could not be compared; queued: by this call; known: that were there."""
+
+    plan: Mapping[str, Any]
+    candidates: int
+    measuring: int
+    training: int
+    selected: int
+    left: int
+    refused: int
+    queued: int
+    known: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
