@@ -14,7 +14,7 @@ from django.utils.translation import gettext, ngettext_lazy
 from apps.common import numbers
 
 register = template.Library()
-for _written in ("duration", "count", "figure", "fixed", "filesize", "percent", "points"):
+for _written in ("duration", "count", "figure", "fixed", "filesize", "percent", "points", "share"):
     register.filter(getattr(numbers, _written))
 
 _MESSAGE_ICONS = {

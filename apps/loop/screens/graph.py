@@ -15,6 +15,7 @@ LEFT, LANE = 30, 14  # room for arrows from the round before, and between two on
 @dataclass(frozen=True, slots=True)
 class Node:
     key: str
+    number: int
     title: str
     note: str
     tone: str  # of badges, or "off"
@@ -68,7 +69,7 @@ def graph(
         nodes,
         tuple(arrows),
         LEFT + WIDTH + LANE * (lanes + 1) + 4,
-        len(nodes) * (HEIGHT + GAP) - GAP,
+        len(nodes) * (HEIGHT + GAP) - GAP + 4,
         ", then ".join(f"{node.title} ({node.note})" for node in nodes),
     )
 
@@ -81,7 +82,8 @@ def _node(
         note, tone = row.get_state_display(), tones.get(row.state, "")
     else:
         note, tone = ("switched off", "off") if not step.enabled else (_note(step), "")
-    return Node(step.key, step.title, note, tone, n * (HEIGHT + GAP))
+    number = done[step.key].place if done is not None else n + 1
+    return Node(step.key, number, step.title, note, tone, 2 + n * (HEIGHT + GAP))
 
 
 def _note(step: Step) -> str:
