@@ -27,7 +27,7 @@ import argparse
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import fmean
 
@@ -117,6 +117,14 @@ def report(results: Sequence[Result], unstopped: Sequence[int]) -> None:
             "votes_selected": [figures.votes for figures in chosen[1]],
             "length_stopped_by": dict(_counted(one.length for one in results)),
             "people_stopped_by": dict(_counted(f for figures in rounds for f in figures)),
+            "people_warned": dict(
+                Counter(
+                    rule
+                    for figures in rounds
+                    for one in figures
+                    for rule in one.objections["warned"]
+                )
+            ),
             "length_unstopped_seeds": list(unstopped),
             "seconds": [one.seconds for one in results],
             "versions": versions("torch", "transformers", "trl", "django"),
@@ -201,7 +209,7 @@ def _differences(
     )
 
 
-def _counted(figures: "Sequence[RoundFigures] | object") -> Counter[str]:
+def _counted(figures: Iterable[RoundFigures]) -> Counter[str]:
     return Counter(reason for one in figures for reason in one.stopped_by)
 
 
@@ -218,7 +226,8 @@ def _shares(values: Sequence[float | None]) -> str:
     found = _over(values)
     if found.low is None or found.high is None or found.value is None:
         return "—" if found.value is None else f"{100 * found.value:.1f} %"
-    return f"{100 * found.value:.1f} % ({100 * found.low:.1f} to {100 * found.high:.1f})"
+    low, high = max(found.low, 0.0), min(found.high, 1.0)  # a t interval knows no bounds
+    return f"{100 * found.value:.1f} % ({100 * low:.1f} to {100 * high:.1f})"
 
 
 def _points(found: Interval) -> str:
