@@ -11,7 +11,7 @@ from apps.common.errors import DomainError
 from apps.common.models import longest
 from apps.evaluation.models import Stage
 from apps.loop.models import Pipeline, PipelineVersion
-from apps.loop.recipe import LABEL, PREVIOUS, PROMOTE, RULE_NAMES, RUN, SELECT, Rules, Step
+from apps.loop.recipe import FREEZE, LABEL, PREVIOUS, PROMOTE, RULE_NAMES, RUN, SELECT, Rules, Step
 from apps.loop.screens.selecting import SelectPairsForm
 from apps.loop.selectors.pipelines import steps_of
 from apps.loop.selectors.rules import rules_of
@@ -23,6 +23,7 @@ from apps.loop.services.pipelines import (
     RULE_LIMITS,
     STEP_KINDS,
     StepChange,
+    recipes_of,
 )
 from apps.loop.services.templates import SIZES, TEMPLATES
 from apps.snapshots.models import Snapshot
@@ -216,6 +217,18 @@ class PipelineForm(_PipelineForm):
                 choices=choices,
                 initial=step.copied_from,
                 required=bool(step.copied_from),
+            )
+        if step.kind == FREEZE:
+            datasets = [
+                (one.pk, f"{one.name} · {one.pk}")
+                for one in recipes_of(project)[:CHOICES]
+                if not one.is_imported
+            ]
+            self.fields[f"copied_{step.key}"] = forms.ChoiceField(
+                label="By the recipe of the dataset",
+                choices=[("", "as it is"), *datasets],
+                initial=step.copied_from,
+                required=False,
             )
         if step.key in ("policy", "evaluate") and BASELINE in step.inputs:
             self.fields[f"previous_{step.key}"] = forms.ChoiceField(

@@ -1,6 +1,7 @@
 """What starts rounds by themselves, what ends them, and people's steps."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -30,11 +31,13 @@ from apps.monitoring.models import Delivery, Watch
 from apps.monitoring.services.channels import channel_create
 from apps.monitoring.services.sending import email_text
 from apps.snapshots.models import Snapshot
+from apps.snapshots.services.freezing import snapshot_freeze
 from apps.snapshots.storage import artifact_store
 from apps.training.models import Artifact, Checkpoint, Run, RunInput
 from tests.evaluation.promoted import run_made
 from tests.loop.conftest import generated_add, pair
 from tests.loop.test_rounds import (
+    RECIPE,
     SignedIn,
     accept,
     approved,
@@ -239,6 +242,20 @@ def test_a_freeze_of_certain_batches_takes_what_the_rounds_generated(
     assert step.snapshot is not None, step.problem
     batches = step.snapshot.recipe["filters"]["batches"]
     assert batches == ["first", batch_of(step_of(row, "generate").run)]
+
+
+def test_a_freeze_takes_the_recipe_of_another_dataset(
+    project: Project, pipeline: Pipeline, emil: User
+) -> None:
+    recipe = replace(RECIPE, seed="another", heldout_annotators=0.3)
+    other = snapshot_freeze(project=project, name="Held out", recipe=recipe, user=emil)
+    change(pipeline, emil, steps={"freeze": StepChange(copied_from=other.pk)})
+    row = swept(round_start(pipeline=pipeline, user=emil))
+    assert step_of(row, "freeze").snapshot.recipe["seed"] == "another"
+    asked = Snapshot.objects.get(kind="prompts").pk
+    with pytest.raises(DomainError) as refused:
+        change(pipeline, emil, steps={"freeze": StepChange(copied_from=asked)})
+    assert refused.value.field == "steps.freeze"
 
 
 def test_an_audit_of_the_policy_is_a_step(pipeline: Pipeline, emil: User) -> None:

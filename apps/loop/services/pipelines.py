@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from apps.accounts.models import Project, User
@@ -161,8 +162,9 @@ def _past_round(pipeline: Pipeline, runs: Mapping[str, Run]) -> None:
 @dataclass(frozen=True, slots=True)
 class StepChange:
     """What is changed of a step; None leaves it. copied_from: the id of a finished run whose
-    settings it takes; previous: whether its input `sft` is what the round before trained. share,
-    hours, pairs: of labeling (0: none), and plan: of a selection, see `Step`."""
+    settings it takes, of a freeze that of a dataset whose recipe it takes; previous: whether its
+    input `sft` is what the round before trained. share, hours, pairs: of labeling (0: none), and
+    plan: of a selection, see `Step`."""
 
     enabled: bool | None = None
     copied_from: str | None = None
@@ -241,7 +243,8 @@ def _changed(pipeline: Pipeline, step: Step, change: StepChange | None, stage: s
             )
         step = replace(step, enabled=change.enabled)
     if change.copied_from and change.copied_from != step.copied_from:
-        step = _copied(pipeline.project, step, change.copied_from, field)
+        by = _recipe_of if step.kind == FREEZE else _copied
+        step = by(pipeline.project, step, change.copied_from, field)
     if change.previous is not None and BASELINE in step.inputs:
         source = step.inputs[BASELINE]
         origin = PREVIOUS if change.previous else FIXED
@@ -277,6 +280,30 @@ def _labeling_changed(step: Step, change: StepChange, field: str) -> Step:
         share=step.share if change.share is None else change.share,
         hours=step.hours if change.hours is None else change.hours or None,
         pairs=step.pairs if change.pairs is None else change.pairs or None,
+    )
+
+
+def _recipe_of(project: Project, step: Step, dataset: str, field: str) -> Step:
+    """The freeze by the recipe of a dataset that was frozen from the project's votes."""
+    found = recipes_of(project).filter(pk=dataset.replace("\x00", "?")).first()
+    if found is None or not _has_recipe(found):
+        raise DomainError(
+            "There is no such dataset that was frozen from this project's votes.",
+            code="unknown_dataset",
+            field=field,
+        )
+    recipe = recipe_from_stored(found.recipe).to_json()
+    return replace(step, recipe=recipe, copied_from=found.pk)
+
+
+def recipes_of(project: Project) -> QuerySet[Snapshot]:
+    """Datasets whose recipe a freeze may take, newest first; those frozen from other than votes are
+    among them."""
+    rows = Snapshot.objects.filter(
+        project=project, kind=Snapshot.Kind.PREFERENCES, state=Snapshot.State.FROZEN
+    )
+    return (
+        rows.filter(recipe__has_key="ties").exclude(recipe__has_key=MIXTURE).order_by("-frozen_at")
     )
 
 
@@ -463,9 +490,13 @@ def _data_of(runs: Mapping[str, Run]) -> Snapshot | None:
 def _freeze(project: Project, data: Snapshot) -> Step:
     """By the recipe of that dataset; where it was not frozen from this project's votes, by the
     project's own."""
-    own = "ties" in data.recipe and MIXTURE not in data.recipe and not data.is_imported
+    own = _has_recipe(data)
     recipe = recipe_from_stored(data.recipe) if own else recipe_default(project=project)
     return Step("freeze", FREEZE, recipe=recipe.to_json())
+
+
+def _has_recipe(data: Snapshot) -> bool:
+    return "ties" in data.recipe and MIXTURE not in data.recipe and not data.is_imported
 
 
 def _run_step(key: str, run: Run, runs: Mapping[str, Run], data: Snapshot | None) -> Step:
