@@ -132,10 +132,12 @@ def world() -> tuple[object, list[object], list[object]]:
     """(pipeline, annotators, [an engineer, two admins])."""
     from apps.accounts.models import Role
     from apps.accounts.services import membership_set, user_create
+    from apps.labeling.models import Guideline
     from apps.labeling.services import comparisons_import, project_create, votes_import
+    from apps.labeling.services.eligibility import guideline_acknowledge
     from apps.loop.demo import SMALL
     from apps.loop.models import PipelineVersion
-    from apps.loop.row_files import comparison_rows, demonstration_rows, prompt_rows, vote_rows
+    from apps.loop.row_files import comparison_rows, demonstration_rows, vote_rows
     from apps.loop.selectors.pipelines import version_now
     from apps.loop.services.templates import pipeline_from_template
     from apps.snapshots.services.importing import snapshot_import
@@ -157,6 +159,10 @@ def world() -> tuple[object, list[object], list[object]]:
         *((one, Role.ANNOTATOR) for one in people),
     ]:
         membership_set(project=project, user=user, role=role)
+    newest = Guideline.objects.filter(project=project).order_by("-version").first()
+    if newest is not None:
+        for one in people:
+            guideline_acknowledge(project=project, user=one, version=newest.version)
     rows = comparison_rows()[:600]
     comparisons_import(project=project, rows=rows, batch="past", identical_answers="warn")
     known = {row["id"] for row in rows}
@@ -173,7 +179,7 @@ def world() -> tuple[object, list[object], list[object]]:
         project=project,
         kind="prompts",
         name="Asked",
-        rows=prompt_rows(held_out=set())[:12],
+        rows=[{"prompt": f"Argue about plan {n}.", "group": f"plan-{n}"} for n in range(12)],
         user=staff[0],
     )
     sft = run_launch(
@@ -244,6 +250,7 @@ def vote_all(row: object, people: list[object]) -> None:
         for person in list(asked):
             lease = slot_lease_next(project=row.project, annotator=person)
             if not isinstance(lease, Lease):
+                print(f"nothing for {person}: {lease.code}")  # noqa: T201
                 asked.remove(person)
                 continue
             vote_cast(
