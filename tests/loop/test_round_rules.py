@@ -1,5 +1,6 @@
 """What starts rounds by themselves, what ends them, and people's steps."""
 
+import html
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -625,6 +626,23 @@ def test_a_pipeline_of_a_template_is_made_on_its_page(
     page = client.get(reverse("loop:pipeline", args=["arguments", made.pk])).content.decode()
     assert "at 500 fresh pairs" in page
     assert "<svg" in page
+
+
+def test_the_line_of_freshness_leads_to_a_pipeline_in_two_clicks_more(
+    project: Project, evaluation: Run, emil: User, signed_in: SignedIn
+) -> None:
+    client = signed_in(emil)
+    model = Checkpoint.objects.get(run__kind="reward")
+    page = client.get(reverse("evaluation:reward_model", args=["arguments", model.pk]))
+    assert "Retrain when 500 fresh pairs are in" in page.content.decode()
+    new = reverse("loop:pipeline_new", args=["arguments"])
+    given = page.content.decode().split(f'href="{new}')[1].partition('"')[0]
+    address = new + html.unescape(given)
+    form = client.get(address).context["form"]
+    given = {name: form[name].value() for name in ("run", "name", "trigger_pairs")}
+    assert given == {"run": model.run_id, "name": "Retrain rewards", "trigger_pairs": "500"}
+    client.post(reverse("loop:pipeline_new", args=["arguments"]), given)
+    assert version_now(Pipeline.objects.get()).trigger_pairs == 500
 
 
 def test_the_api_makes_one_of_a_template_with_rules(
