@@ -1,4 +1,4 @@
-"""Rounds of simulated people whose wish is known: is the policy better, and what stops a bad one?
+"""Rounds of simulated people whose wish is known: whether policies improve, what stops bad ones.
 
 A real site, its services and recipes on tiny models (`rounds_world`): the policy answers, people
 with tastes, lapses and a pull to the left vote through the labeling service, a pipeline freezes,
