@@ -6,9 +6,10 @@ the event worker, the scheduler, the worker that moves rounds, the trainer and i
 by -9, those that there are. Then: each step is done once, by one run, one dataset or one decision;
 nothing was launched beside.
 
-Run: python -m tests.system.drill_rounds
+Run: python -m tests.system.drill_rounds [--only STEP …]
 """
 
+import argparse
 import sys
 import time
 from collections import Counter
@@ -29,17 +30,20 @@ PEOPLE = 6
 
 
 def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--only", nargs="*", default=[], help="steps in which to kill")
+    only = arguments.parse_args().only
     with temporary_folder() as folder:
         with Site(folder / "var") as site:
             site.connect()
-            faults = played(site)
+            faults = played(site, only)
         if left := still_there(site):
             faults.append(f"left behind: {left}")
     print("\n".join(["", *(faults or ["every step was done once"])]))  # noqa: T201
     sys.exit(bool(faults))
 
 
-def played(site: Site) -> list[str]:
+def played(site: Site, only: list[str]) -> list[str]:
     from apps.loop.models import Round
     from apps.loop.selectors.pipelines import current_step, round_steps
     from apps.loop.services.rounds import round_start
@@ -57,7 +61,7 @@ def played(site: Site) -> list[str]:
             seen.add(step.key)
             if not wait_for_state(row, step.key, ("running", "waiting"), 90):
                 faults.append(f"{step.key}: not begun")
-            killed = kill_all(site)
+            killed = kill_all(site) if not only or step.key in only else ["nothing"]
             print(f"{step.key}: killed {', '.join(killed)}")  # noqa: T201
             began = time.monotonic()
             site.wait_until_well(180)
