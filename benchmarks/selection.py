@@ -1,4 +1,4 @@
-"""Does choosing pairs save votes on the shipped argument pairs, or one vote each on more of them?
+"""Whether choosing pairs, or one vote each on more of them, saves votes on the argument pairs.
 
 The replays that *Data readiness* offers, on data/pairs.jsonl.xz, whole debates held out, 20 paired
 seeds. Which pairs (measures/selection.py): one label is one of the votes that a pair got, 1,000
