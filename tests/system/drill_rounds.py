@@ -213,7 +213,7 @@ def world() -> tuple[object, list[object], list[object]]:
         one | {"config": one["config"] | quick.get(one["run_kind"], {})} for one in version.steps
     ]
     freeze = next(one for one in steps if one["key"] == "freeze")
-    freeze["recipe"]["heldout_annotators"] = 0.2  # all debates fall into the training split
+    freeze["recipe"]["split_by"] = "argument"  # all debates fall into the training split
     PipelineVersion.objects.create(
         pipeline=made, number=2, steps=steps, created_by=staff[0], trigger_at_hour=6
     )
