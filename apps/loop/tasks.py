@@ -19,8 +19,8 @@ def queue_fresh_pairs() -> int:
 
 @shared_task(name=wire.TASK_END_ROUND)
 def end_round(run_id: str) -> None:
-    """After an evaluation of a round: its people, gate and card, once all its evaluations are
-    done."""
+    """After an evaluation or the generation of the demo's round: its people, gate and card once all
+    its evaluations are done, and its pipeline and next round once its pairs are written."""
     round_end_try(run_id=run_id)
 
 

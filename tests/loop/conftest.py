@@ -109,3 +109,30 @@ def generated_add(run: Run, pairs: list[dict], *, attempt: int, seq: int = 5) ->
         sha256=artifact_store().write_bytes(uri, text.encode()),
         count=len(pairs),
     )
+
+
+def outputs_add(run: Run, lines: list[dict]) -> None:
+    """The file of answers that an evaluation leaves; each line has these and what is given."""
+    rows = [
+        {
+            "prompt": [{"role": "user", "content": f"Stance {n}: why?"}],
+            "response": f"Because of {n}.",
+            "score": 1.0,
+            "other_response": f"In spite of {n}.",
+            "other_score": 0.0,
+            **line,
+        }
+        for n, line in enumerate(lines)
+    ]
+    data = "".join(f"{json.dumps(row)}\n" for row in rows).encode()
+    uri = f"runs/{run.pk}/outputs.jsonl"
+    Artifact.objects.create(
+        run=run,
+        attempt=1,
+        seq=1,
+        name="outputs.jsonl",
+        purpose="audit",
+        uri=uri,
+        sha256=artifact_store().write_bytes(uri, data),
+        size_bytes=len(data),
+    )

@@ -1,7 +1,6 @@
 """How the demo's round ends: simulated people, the gate, the card, the report."""
 
 import csv
-import hashlib
 import io
 import json
 from collections.abc import Callable
@@ -31,8 +30,7 @@ from apps.loop.round_end import SIMULATED, VOTES_EACH, round_end_figures, round_
 from apps.loop.selectors.pipelines import fresh_pairs
 from apps.loop.services.rounds import rounds_sweep
 from apps.monitoring.models import Incident
-from apps.snapshots.storage import artifact_store
-from apps.training.models import Artifact, Checkpoint, Run, RunInput
+from apps.training.models import Checkpoint, Run, RunInput
 from measures.head_to_head import Verdict
 from tests.evaluation.promoted import (
     compared_by_people,
@@ -43,7 +41,7 @@ from tests.evaluation.promoted import (
     saved,
     suite_made,
 )
-from tests.loop.conftest import generation_make, pair
+from tests.loop.conftest import generation_make, outputs_add, pair
 from workers.contract import wire
 
 pytestmark = pytest.mark.django_db
@@ -89,29 +87,7 @@ def evaluated(
     RunInput.objects.create(run=run, role="policy", checkpoint=model)
     RunInput.objects.create(run=run, role="sft", checkpoint=baseline)
     protocol_kept(run)
-    lines = [
-        {
-            "prompt": [{"role": "user", "content": f"Stance {n}: why?"}],
-            "response": f"Because of {n}.",
-            "score": 1.0,
-            "other_response": f"In spite of {n}.",
-            "other_score": 0.0,
-        }
-        for n in range(prompts)
-    ]
-    data = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
-    uri = f"runs/{run.pk}/outputs.jsonl"
-    artifact_store().write_bytes(uri, data)
-    Artifact.objects.create(
-        run=run,
-        attempt=1,
-        seq=1,
-        name="outputs.jsonl",
-        purpose="audit",
-        uri=uri,
-        sha256=hashlib.sha256(data).hexdigest(),
-        size_bytes=len(data),
-    )
+    outputs_add(run, [{}] * prompts)
     Run.objects.filter(pk=suite_made(model).pk).update(launch_key="circle:demo:pairs:1:suite")
     return run
 

@@ -33,10 +33,9 @@ from apps.monitoring.services.channels import channel_create
 from apps.monitoring.services.sending import email_text
 from apps.snapshots.models import Snapshot
 from apps.snapshots.services.freezing import snapshot_freeze
-from apps.snapshots.storage import artifact_store
-from apps.training.models import Artifact, Checkpoint, Run, RunInput
+from apps.training.models import Checkpoint, Run, RunInput
 from tests.evaluation.promoted import run_made
-from tests.loop.conftest import generated_add, pair
+from tests.loop.conftest import generated_add, outputs_add, pair
 from tests.loop.test_rounds import (
     RECIPE,
     SignedIn,
@@ -172,6 +171,8 @@ def test_a_plan_chooses_which_pairs_of_the_round_people_label(
     for one in pairs:
         Comparison.objects.filter(pk=one.pk).update(n_votes=one.overlap)
     assert states(swept(row))["label"] == "done", "one vote is all that a training pair asks"
+    recipe = step_of(row, "freeze").snapshot.recipe
+    assert (recipe["decide_by"], recipe["ties"]) == ("single_votes", "soft")
 
 
 def test_labeling_goes_on_without_the_rest_when_its_time_is_over(
@@ -551,41 +552,14 @@ def test_the_change_of_a_win_rate_is_paired_by_prompts(
         row = at_promotion(pipeline, emil)
         run = step_of(row, "evaluate").run
         ProtocolUse.objects.create(run=run, protocol=kept)
-        judged_outputs(run, wins)
+        judged = [1.0 if n < wins else -1.0 for n in range(40)]
+        outputs_add(run, [{"judge_score": one, "other_judge_score": 0.0} for one in judged])
         round_act(round=row, action="stop", user=emil, reason="Enough")
     found = figures_of.figures_by_round(list(Round.objects.filter(pipeline=pipeline)))
     change = found[2].change
     assert (change.value, change.n) == (pytest.approx(10 / 40), 40)
     assert 0.1 < change.low < change.value < change.high < 0.45
     assert found[1].change is None
-
-
-def judged_outputs(run: Run, wins: int) -> None:
-    """The file of an evaluation of 40 prompts, of which the judge prefers the policy on `wins`."""
-    lines = [
-        {
-            "prompt": [{"role": "user", "content": f"Stance {n}: why?"}],
-            "response": f"Because of {n}.",
-            "score": 1.0,
-            "other_response": f"In spite of {n}.",
-            "other_score": 0.0,
-            "judge_score": 1.0 if n < wins else -1.0,
-            "other_judge_score": 0.0,
-        }
-        for n in range(40)
-    ]
-    data = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
-    uri = f"runs/{run.pk}/outputs.jsonl"
-    Artifact.objects.create(
-        run=run,
-        attempt=1,
-        seq=1,
-        name="outputs.jsonl",
-        purpose="audit",
-        uri=uri,
-        sha256=artifact_store().write_bytes(uri, data),
-        size_bytes=len(data),
-    )
 
 
 def test_a_page_of_a_round_is_asked_again_only_when_something_changed(

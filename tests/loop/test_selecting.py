@@ -444,8 +444,11 @@ def test_the_form_is_off_at_first_and_says_what_a_replay_found(
     SelectionReplay.objects.filter(pk=replayed.pk).update(
         created_at=timezone.datetime(2026, 11, 3, 12, tzinfo=timezone.get_current_timezone())
     )
+    SelectionReplay.objects.create(
+        project=project, kind="depth", state="finished", verdict="better", ended_at=timezone.now()
+    )
     said = "No evidence that selection helps here (replay of 3 Nov 2026)."
-    assert said in client.get(page).content.decode()
+    assert said in client.get(page).content.decode(), "a replay of depth says nothing of it"
 
 
 def test_pairs_are_chosen_on_the_runs_page(

@@ -193,7 +193,8 @@ class Pace:
 
 
 def pace_of(project: Project) -> Pace:
-    cast = Vote.objects.filter(project=project, is_current=True).exclude(source=Vote.Source.IMPORT)
+    elsewhere = (Vote.Source.IMPORT, Vote.Source.SIMULATED)
+    cast = Vote.objects.filter(project=project, is_current=True).exclude(source__in=elsewhere)
     now = timezone.now()
     first = cast.aggregate(at=Min("cast_at"))["at"]
     if first is None:

@@ -302,7 +302,7 @@ def _round_out(row: Round, figures: RoundFigures) -> PipelineRoundOut:
 
 def _round_alone(row: Round) -> PipelineRoundOut:
     earlier = selectors.rounds_of(row.pipeline).filter(number__lte=row.number)
-    return _round_out(row, figures_by_round(list(earlier))[row.number])
+    return _round_out(row, figures_by_round(list(earlier), {row.number})[row.number])
 
 
 @router.get(ALL, auth=needs("read"), response=list[PipelineOut], summary="Pipelines")
@@ -398,8 +398,9 @@ def rounds(
 ) -> list[PipelineRoundOut]:
     """Newest first."""
     every = list(selectors.rounds_of(_pipeline(request, slug, pipeline_id)))
-    figures = figures_by_round(every)
-    return [_round_out(row, figures[row.number]) for row in every[offset : offset + limit]]
+    shown = every[offset : offset + limit]
+    figures = figures_by_round(every, {row.number for row in shown})
+    return [_round_out(row, figures[row.number]) for row in shown]
 
 
 @router.post(ROUNDS, auth=needs("train"), response={201: PipelineRoundOut}, summary="Start a round")

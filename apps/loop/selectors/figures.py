@@ -1,6 +1,6 @@
 """What rounds measured, side by side."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -67,8 +67,11 @@ class RoundFigures:
     change: Rate | None = None
 
 
-def figures_by_round(rows: list[Round]) -> dict[int, RoundFigures]:
-    """{number: figures} of rounds of one pipeline; each is compared with those among `rows`."""
+def figures_by_round(
+    rows: list[Round], shown: Collection[int] | None = None
+) -> dict[int, RoundFigures]:
+    """{number: figures} of rounds of one pipeline, of all or those `shown`; each is compared with
+    those among `rows`."""
     steps: dict[str, dict[str, RoundStep]] = {row.pk: {} for row in rows}
     found = RoundStep.objects.filter(round__in=rows, key__in=("reward", "policy", "evaluate"))
     for step in found.filter(state=RoundStep.State.DONE).select_related("run"):
@@ -81,6 +84,10 @@ def figures_by_round(rows: list[Round]) -> dict[int, RoundFigures]:
         evaluation = runs.get("evaluate")
         win, protocol = _win_rate(evaluation)
         before = newest.get(protocol) if win and protocol else None
+        if win and protocol and evaluation:
+            newest[protocol] = (row.number, win, evaluation)
+        if shown is not None and row.number not in shown:
+            continue
         figures[row.number] = RoundFigures(
             accuracy=_accuracy(runs.get("reward"), _HELD_OUT),
             new_people=_accuracy(runs.get("reward"), (HELDOUT_ANNOTATORS,)),
@@ -91,8 +98,6 @@ def figures_by_round(rows: list[Round]) -> dict[int, RoundFigures]:
             before=before and before[:2],
             change=_change(evaluation, before[2]) if before and evaluation else None,
         )
-        if win and protocol and evaluation:
-            newest[protocol] = (row.number, win, evaluation)
     return figures
 
 
@@ -161,8 +166,8 @@ def _votes(row: Round) -> dict[str, Any]:
     known = shares[~np.isnan(shares)]
     n = int(table.sum())
     return {
-        "agreement": _of_interval(mean_interval(known), "") if len(known) else None,
-        "equal": _of_interval(wilson(int(table[:, 2:].sum()), n), "") if n else None,
+        "agreement": _of_interval(mean_interval(known)) if len(known) else None,
+        "equal": _of_interval(wilson(int(table[:, 2:].sum()), n)) if n else None,
         "simulated": votes.filter(source=Vote.Source.SIMULATED).count(),
     }
 
@@ -193,7 +198,7 @@ def _paired(run: Run, before: Run) -> Rate | None:
         [then[key] for key in both],
         clusters=[groups.get(key) or key for key in both],
     )
-    return _of_interval(found, "")
+    return _of_interval(found)
 
 
 def _credits(outputs: list[Output]) -> dict[str, float]:
@@ -206,10 +211,10 @@ def _credits(outputs: list[Output]) -> dict[str, float]:
     return {key: float(np.mean(values)) for key, values in found.items()}
 
 
-def _of_interval(found: Interval, of: str) -> Rate | None:
+def _of_interval(found: Interval) -> Rate | None:
     if found.value is None:
         return None
-    return Rate(found.value, found.low, found.high, found.n, of)
+    return Rate(found.value, found.low, found.high, found.n)
 
 
 def _rate(found: Any, of: str) -> Rate | None:

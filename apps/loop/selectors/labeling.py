@@ -1,5 +1,6 @@
 """The pairs that a round generated, and how far people are with them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.db.models import F, Q, QuerySet
@@ -28,11 +29,12 @@ class Labeled:
         return self.voted / self.n if self.n else 0.0
 
 
-def generations_of(row: Round) -> QuerySet[Run]:
-    """The runs of the round's step `generate`, all attempts."""
-    launched = Q(launch_key__startswith=f"round:{row.pk}:generate:")
-    past = Q(round_steps__round=row, round_steps__key="generate")
-    return Run.objects.filter(launched | past, project=row.project_id).distinct()
+def generations_of(rows: Sequence[Round]) -> QuerySet[Run]:
+    """The runs of the step `generate` of rounds of one project, all attempts."""
+    wanted = Q(round_steps__round__in=rows, round_steps__key="generate")
+    for row in rows:
+        wanted |= Q(launch_key__startswith=f"round:{row.pk}:generate:")
+    return Run.objects.filter(wanted, project=rows[0].project_id).distinct()
 
 
 def generation_of(row: Round) -> Run | None:

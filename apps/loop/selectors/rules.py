@@ -161,13 +161,23 @@ def steps_seconds(steps: Sequence[RoundStep], now: datetime) -> float:
 
 def budget_used(row: Round, steps: Sequence[RoundStep]) -> str:
     """Why the round must end; empty where all is within its budget."""
-    rules, spent = rules_of(row.version), spent_of(row, steps)
-    for limit, used, words in (
-        (rules.budget_minutes, spent.seconds / 60, "wall time"),
-        (rules.budget_votes, spent.votes, "votes"),
-        (rules.budget_gpu_hours, spent.gpu_hours, "GPU hours"),
-        (rules.budget_money, spent.money, "money"),
-    ):
+    rules = rules_of(row.version)
+    limits = (
+        rules.budget_minutes,
+        rules.budget_votes,
+        rules.budget_gpu_hours,
+        rules.budget_money,
+    )
+    if limits == (None,) * len(limits):
+        return ""
+    spent = spent_of(row, steps)
+    used_up = (
+        (spent.seconds / 60, "wall time"),
+        (spent.votes, "votes"),
+        (spent.gpu_hours, "GPU hours"),
+        (spent.money, "money"),
+    )
+    for limit, (used, words) in zip(limits, used_up, strict=True):
         if limit is not None and used is not None and used >= limit:
             return f"Its budget of {words} is used up."
     return ""
@@ -176,7 +186,7 @@ def budget_used(row: Round, steps: Sequence[RoundStep]) -> str:
 def votes_of(row: Round) -> int:
     """On the round's generated pairs; of a round that generates none, what people of the project
     cast in ordinary comparisons while it lasts."""
-    batches = [batch_of(run) for run in generations_of(row)]
+    batches = [batch_of(run) for run in generations_of([row])]
     if batches:
         rows = Comparison.objects.filter(project=row.project_id, batch__in=batches)
         return rows.aggregate(n=Sum("n_votes"))["n"] or 0
@@ -184,7 +194,7 @@ def votes_of(row: Round) -> int:
         return 0
     cast = Vote.objects.filter(
         project=row.project_id, is_current=True, cast_at__gte=row.created_at
-    ).exclude(source=Vote.Source.IMPORT)
+    ).exclude(source__in=(Vote.Source.IMPORT, Vote.Source.SIMULATED))
     if row.ended_at is not None:
         cast = cast.filter(cast_at__lte=row.ended_at)
     return cast.count()

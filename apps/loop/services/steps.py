@@ -32,7 +32,7 @@ from apps.loop.selectors.labeling import generation_of, generations_of, labeled
 from apps.loop.selectors.pipelines import source_resolved, steps_of
 from apps.loop.services.selecting import pairs_select
 from apps.snapshots.models import Snapshot
-from apps.snapshots.recipe import SnapshotRecipe, recipe_from_stored
+from apps.snapshots.recipe import SINGLE, SOFT, SnapshotRecipe, recipe_from_stored
 from apps.snapshots.services.freezing import snapshot_queue
 from apps.training.guidance import next_step
 from apps.training.models import Checkpoint, Run
@@ -92,13 +92,15 @@ def _select(row: Round, step: RoundStep, wanted: Step) -> None:
 
 
 def _recipe(row: Round, wanted: Step) -> SnapshotRecipe:
-    """As the pipeline has it. One that takes certain batches takes those that the pipeline's rounds
-    generated too."""
+    """As the pipeline has it. Where pairs were chosen, most have one vote, so single votes decide.
+    One that takes certain batches takes those that the pipeline's rounds generated too."""
     recipe = recipe_from_stored(wanted.recipe)
+    if row.steps.filter(kind=SELECT, state=StepState.DONE).exists():
+        recipe = replace(recipe, decide_by=SINGLE, ties=SOFT)
     if not recipe.filters.batches:
         return recipe
     rounds = Round.objects.filter(pipeline=row.pipeline_id, number__lte=row.number)
-    own = {batch_of(run) for one in rounds for run in generations_of(one)}
+    own = {batch_of(run) for run in generations_of(list(rounds))}
     batches = tuple(sorted({*recipe.filters.batches, *own}))
     return replace(recipe, filters=replace(recipe.filters, batches=batches))
 

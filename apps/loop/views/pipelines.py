@@ -1,5 +1,6 @@
 """Pages of pipelines and their rounds."""
 
+from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
 
@@ -14,7 +15,7 @@ from apps.accounts.permissions import STAFF, project_page
 from apps.common.errors import DomainError
 from apps.common.http import Request
 from apps.loop.forms import PipelineForm, PipelineNewForm, PipelineTemplateForm
-from apps.loop.models import Round, RoundStep
+from apps.loop.models import Pipeline, Round, RoundStep
 from apps.loop.recipe import TITLES
 from apps.loop.screens.graph import graph
 from apps.loop.screens.selecting import verdict_of
@@ -79,24 +80,18 @@ def pipeline_new(request: Request) -> HttpResponse:
         project=request.project,
         initial={name: request.GET[name] for name in PREFILLED if name in request.GET},
     )
-    if request.method == "POST" and form.is_valid():
-        found = form.cleaned_data
-        try:
-            made = pipeline_make(
-                project=request.project,
-                user=request.user,
-                run=run_get(project=request.project, run_id=found["run"]),
-                name=found["name"],
-                as_round=found["as_round"],
-                rules=form.rules(),
-            )
-        except DomainError as error:
-            form.refuse(error)
-        else:
-            return redirect("loop:pipeline", request.project.slug, made.pk)
-    context = {"form": form, "page_title": "New pipeline", "nav": "pipelines"}
-    status = 422 if request.method == "POST" else 200
-    return render(request, "loop/pipeline_new.html", context, status=status)
+
+    def make(found: dict[str, Any]) -> Pipeline:
+        return pipeline_make(
+            project=request.project,
+            user=request.user,
+            run=run_get(project=request.project, run_id=found["run"]),
+            name=found["name"],
+            as_round=found["as_round"],
+            rules=form.rules(),
+        )
+
+    return _making(request, form, make, "loop/pipeline_new.html", "New pipeline")
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -106,24 +101,37 @@ def pipeline_template(request: Request) -> HttpResponse:
     form = PipelineTemplateForm(
         request.POST if request.method == "POST" else None, project=request.project
     )
+
+    def make(found: dict[str, Any]) -> Pipeline:
+        return pipeline_from_template(
+            project=request.project,
+            user=request.user,
+            rules=form.rules(),
+            policy=checkpoint_get(project=request.project, checkpoint_id=found["policy"]),
+            prompts=snapshot_get(project=request.project, snapshot_id=found["prompts"]),
+            **{name: found[name] for name in ("template", "size", "name", "generates")},
+        )
+
+    title = "New pipeline of a template"
+    return _making(request, form, make, "loop/pipeline_template.html", title)
+
+
+def _making(
+    request: Request,
+    form: PipelineNewForm | PipelineTemplateForm,
+    make: Callable[[dict[str, Any]], Pipeline],
+    template: str,
+    title: str,
+) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
-        found = form.cleaned_data
         try:
-            made = pipeline_from_template(
-                project=request.project,
-                user=request.user,
-                rules=form.rules(),
-                policy=checkpoint_get(project=request.project, checkpoint_id=found["policy"]),
-                prompts=snapshot_get(project=request.project, snapshot_id=found["prompts"]),
-                **{name: found[name] for name in ("template", "size", "name", "generates")},
-            )
+            made = make(form.cleaned_data)
         except DomainError as error:
             form.refuse(error)
         else:
             return redirect("loop:pipeline", request.project.slug, made.pk)
-    context = {"form": form, "page_title": "New pipeline of a template", "nav": "pipelines"}
-    status = 422 if request.method == "POST" else 200
-    return render(request, "loop/pipeline_template.html", context, status=status)
+    context = {"form": form, "page_title": title, "nav": "pipelines"}
+    return render(request, template, context, status=422 if request.method == "POST" else 200)
 
 
 @require_safe
@@ -133,8 +141,8 @@ def pipeline(request: Request, pipeline_id: str) -> HttpResponse:
     found = selectors.pipeline_get(project=request.project, pipeline_id=pipeline_id)
     version = selectors.version_now(found)
     every = list(selectors.rounds_of(found))
-    figures = figures_by_round(every)
     page = Paginator(every, PER_PAGE).get_page(request.GET.get("page"))
+    figures = figures_by_round(every, {one.number for one in page})
     context = {
         "pipeline": found,
         "version": version,
@@ -210,7 +218,8 @@ def round_page(request: Request, pipeline_id: str, number: int) -> HttpResponse:
     """What it waits for, who must act, what each step made, what it measured."""
     row = selectors.round_get(project=request.project, pipeline_id=pipeline_id, number=number)
     steps = selectors.round_steps(row)
-    seen = _seen(row, steps)
+    wait = selectors.wait_of(row, steps)
+    seen = _seen(row, steps, wait)
     if request.htmx and request.GET.get("seen") == seen:
         return HttpResponse(status=204)
     earlier = selectors.rounds_of(row.pipeline).filter(number__lte=row.number)
@@ -218,10 +227,10 @@ def round_page(request: Request, pipeline_id: str, number: int) -> HttpResponse:
     context = {
         "round": row,
         "tone": TONES.get(row.state, ""),
-        "wait": selectors.wait_of(row, steps),
+        "wait": wait,
         "current": now,
         "steps": [(one, TITLES[one.key], TONES.get(one.state, "")) for one in steps],
-        "figures": figures_by_round(list(earlier))[row.number],
+        "figures": figures_by_round(list(earlier), {row.number})[row.number],
         "spent": spent_of(row, steps),
         "rules": rules_of(row.version),
         "graph": graph(selectors.steps_of(row.version), {one.key: one for one in steps}, TONES),
@@ -232,9 +241,8 @@ def round_page(request: Request, pipeline_id: str, number: int) -> HttpResponse:
     return render(request, "loop/_round.html" if request.htmx else "loop/round.html", context)
 
 
-def _seen(row: Round, steps: list[RoundStep]) -> str:
+def _seen(row: Round, steps: list[RoundStep], wait: selectors.Wait | None) -> str:
     """Changes with what the page shows of the round."""
-    wait = selectors.wait_of(row, steps)
     shown = [row.state, wait.words if wait else "", *(f"{one.state}{one.run_id}" for one in steps)]
     return sha256("|".join(shown).encode()).hexdigest()[:16]
 

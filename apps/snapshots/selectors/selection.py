@@ -43,8 +43,10 @@ def depth_measured(project: Project) -> SelectionReplay | None:
 
 
 def newest_replay(project: Project) -> SelectionReplay | None:
-    """The newest that came to a verdict."""
-    rows = SelectionReplay.objects.filter(project=project).exclude(verdict="")
+    """The newest of choosing pairs that came to a verdict."""
+    rows = SelectionReplay.objects.filter(
+        project=project, kind=SelectionReplay.Kind.SELECTION
+    ).exclude(verdict="")
     return rows.order_by("-created_at").first()
 
 

@@ -251,7 +251,9 @@ def _agreeing(project: Project) -> Agreeing:
 
 
 def _people(project: Project, votes: int) -> People:
-    cast = Vote.objects.filter(project=project, is_current=True, slot__kind__in=DECIDING_SLOTS)
+    cast = Vote.objects.filter(
+        project=project, is_current=True, slot__kind__in=DECIDING_SLOTS
+    ).exclude(source=Vote.Source.SIMULATED)
     counts = cast.order_by().values("annotator").annotate(n=Count("pk")).values_list("n", flat=True)
     crowd = crowd_of(list(counts))
     rows = agreement_by_person(project=project)

@@ -240,7 +240,8 @@ def voted_pairs(project: Project) -> VotedPairs:
     cast = Vote.objects.filter(
         project=project, is_current=True, slot__kind__in=DECIDING_SLOTS, choice__in=("a", "b")
     )
-    kept = cast.exclude(comparison__state=Comparison.State.DROPPED).exclude(
+    people = cast.exclude(source=Vote.Source.SIMULATED)
+    kept = people.exclude(comparison__state=Comparison.State.DROPPED).exclude(
         comparison__decision__outcome=Decision.Outcome.DROPPED
     )
     kept = kept.exclude(comparison__slice=Comparison.Slice.SELECTED)
@@ -255,7 +256,7 @@ def voted_pairs(project: Project) -> VotedPairs:
 
 
 def _sides(material: Material, *, selected: bool) -> dict[int, list[int]]:
-    """{pair: [votes for a, votes for b]}, of pairs not dropped whose answers differ; `selected`:
+    """{pair: [people's votes for a, for b]}, of pairs not dropped whose answers differ; `selected`:
     of those too that a model chose."""
     usable = {
         pair.id
@@ -264,6 +265,6 @@ def _sides(material: Material, *, selected: bool) -> dict[int, list[int]]:
     }
     found: dict[int, list[int]] = {}
     for vote in material.votes:
-        if vote.choice in ("a", "b") and vote.pair in usable:
+        if vote.choice in ("a", "b") and vote.pair in usable and vote.id not in material.simulated:
             found.setdefault(vote.pair, [0, 0])["ab".index(vote.choice)] += 1
     return found
