@@ -34,7 +34,7 @@ from apps.monitoring.services.sending import email_text
 from apps.snapshots.models import Snapshot
 from apps.snapshots.services.freezing import snapshot_freeze
 from apps.training.models import Checkpoint, Run, RunInput
-from tests.evaluation.promoted import run_made
+from tests.evaluation.promoted import run_made, saved
 from tests.loop.conftest import generated_add, outputs_add, pair
 from tests.loop.test_rounds import (
     RECIPE,
@@ -617,6 +617,16 @@ def test_the_line_of_freshness_leads_to_a_pipeline_in_two_clicks_more(
     assert given == {"run": model.run_id, "name": "Retrain rewards", "trigger_pairs": "500"}
     client.post(reverse("loop:pipeline_new", args=["arguments"]), given)
     assert version_now(Pipeline.objects.get()).trigger_pairs == 500
+
+
+def test_a_template_says_what_the_project_lacks(
+    project: Project, emil: User, signed_in: SignedIn
+) -> None:
+    client = signed_in(emil)
+    address = reverse("loop:pipeline_template", args=["arguments"])
+    assert "No language model yet" in client.get(address).content.decode()
+    saved(run_made(project, "register_policy", "base"), 0)
+    assert "No dataset with prompts yet" in client.get(address).content.decode()
 
 
 def test_the_api_makes_one_of_a_template_with_rules(
