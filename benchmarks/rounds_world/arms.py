@@ -11,7 +11,7 @@ from benchmarks.rounds_world.circle import Circle, Plan, circle_make, folder_of
 from benchmarks.rounds_world.figures import RoundFigures
 from benchmarks.rounds_world.gold_figures import reward_quality, wins
 from benchmarks.rounds_world.people import Habits, measured
-from measures.selection import D_OPTIMAL
+from measures.acquisition import D_OPTIMAL
 from workers.rollouts.local import derive_seed
 
 # A word more is worth twice a typical fact to them.

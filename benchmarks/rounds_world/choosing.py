@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from measures.selection import D_OPTIMAL, RANDOM, pool_of
+from measures.acquisition import D_OPTIMAL, choose
+from measures.selection import RANDOM, pool_of
 
 RIDGE = 3.0  # as the replay on the shipped argument pairs found it
 Row = Mapping[str, Any]
 
 
 def rows_chosen(rows: Sequence[Row], n: int, *, strategy: str, seed: int) -> list[Row]:
-    """n rows for the label queue, in their order. d_optimal: as `measures.selection` says, the
+    """n rows for the label queue, in their order. d_optimal: as `measures.acquisition` says, the
     first half at random and the other half greedily by the information of all of them."""
     order = random.Random(f"choose {seed}").sample(range(len(rows)), len(rows))
     if strategy == RANDOM:
@@ -33,19 +34,12 @@ def rows_chosen(rows: Sequence[Row], n: int, *, strategy: str, seed: int) -> lis
 def _informative(
     rows: Sequence[Row], asked: Sequence[int], free: Sequence[int], n: int
 ) -> list[int]:
-    """Greedily: by xᵀA⁻¹x, A = ρI + Σ xxᵀ over what is asked so far, adding x multiplies det A by
-    one plus that."""
+    """By what a selection of the product chooses by."""
     # One word each: "cat-1" would be three tokens.
     texts = [row[side].replace("-", "") for row in rows for side in ("response_a", "response_b")]
     first = np.arange(0, len(texts), 2)
     votes = np.ones(len(rows))
     names = [str(row["prompt"]) for row in rows]
-    x = pool_of(texts, first, first + 1, votes, votes, groups=names, prompts=names).x
-    information = RIDGE * np.eye(x.shape[1]) + x[list(asked)].T @ x[list(asked)]
-    left, chosen = list(free), list[int]()
-    while left and len(chosen) < n:
-        gain = np.einsum("ij,jk,ik->i", x[left], np.linalg.inv(information), x[left])
-        row = left.pop(int(np.argmax(gain)))
-        chosen.append(row)
-        information += np.outer(x[row], x[row])
-    return chosen
+    pool = pool_of(texts, first, first + 1, votes, votes, groups=names, prompts=names)
+    places = {"asked": np.array(asked), "left": np.array(free)}
+    return [int(row) for row in choose(D_OPTIMAL, pool.pairs, n=n, ridge=RIDGE, **places)]

@@ -37,6 +37,7 @@ from apps.labeling.services.eligibility import guideline_acknowledge
 from apps.labeling.services.import_votes import imported_people, imported_people_make
 from apps.loop import selectors
 from apps.loop.models import Pipeline, Round, RoundStep
+from apps.loop.recipe import Rules
 from apps.loop.selectors.pipelines import round_steps, version_now
 from apps.loop.services import pair_rows
 from apps.loop.services.pipelines import StepChange, pipeline_change, pipeline_make
@@ -321,8 +322,8 @@ class Circle:
             user=self.emil,
             seen_version=version.number,
             name=made.name,
-            trigger_pairs=self.plan.pairs // 2,  # the others come out as ties, or undecided
-            budget_minutes=None,
+            # The others come out as ties, or undecided.
+            rules=Rules(trigger_pairs=self.plan.pairs // 2),
             stage=Stage.CANDIDATE,
             steps={"policy": StepChange(previous=self.plan.continues)},
         )
