@@ -9,6 +9,7 @@ from apps.common.models import Named
 from apps.labeling.models import Comparison
 
 READ_ONLY_KINDS = (
+    "judge",
     "check",
     "probe",
 )  # kinds of run that only look at a dataset and make nothing of it
@@ -31,6 +32,7 @@ class Snapshot(Named):
         UNPAIRED = "unpaired", "single answers, desirable or not"
         DEMONSTRATIONS = "demonstrations", "demonstrations"
         PROMPTS = "prompts", "prompts"
+        PAIRS = "pairs", "pairs without labels"
 
     class State(models.TextChoices):
         DRAFT = "draft", "draft"

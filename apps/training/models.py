@@ -31,6 +31,7 @@ class Run(Named):
         ASSESS = "assess", "Assessment of a reward model"
         CHECK = "check", "Check"
         PROBE = "probe", "Probe"
+        JUDGE = "judge", "Verdicts of a judge"
         REGISTER_POLICY = "register_policy", "Registered policy"
         REGISTER_REWARD = "register_reward", "Registered reward model"
         REGISTER_ENCODER = "register_encoder", "Registered encoder"
