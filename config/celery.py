@@ -48,6 +48,11 @@ app.conf.update(
             "schedule": 60.0,
             "options": {"queue": wire.QUEUE_STATISTICS, "expires": 60.0},
         },
+        "sweep-judges": {
+            "task": "apps.evaluation.tasks.sweep_judges",
+            "schedule": 10.0,
+            "options": {"queue": wire.QUEUE_STATISTICS, "expires": 10.0},
+        },
         "check-overlaps": {
             "task": "apps.evaluation.tasks.check_overlaps",
             "schedule": 60.0,

@@ -94,9 +94,20 @@ class EvaluationConfig(AppConfig):
                 staff,
             )
         )
+        self._judges()
         self._promotion()
         self._verdicts()
         self._outside()
+
+    def _judges(self) -> None:
+        from apps.accounts.selectors import named_by
+        from apps.evaluation.models import Judge
+        from apps.evaluation.selectors.judges import certificates_behind
+
+        model_panel_add(ModelPanel("evaluation/_certificates_panel.html", certificates_behind))
+        audit_subjects_add(("judge",), named_by(Judge, "name", "evaluation:judge"))
+        readers = frozenset({"reviewer", "engineer", "admin"})
+        nav_add(NavItem(49, _("Judges"), "evaluation:judges", "scale", "judges", readers))
 
     def _outside(self) -> None:
         from apps.accounts.selectors import named_by

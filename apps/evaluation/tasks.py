@@ -3,6 +3,7 @@
 from celery import shared_task
 
 from apps.evaluation.services.head_to_head import head_to_heads_look
+from apps.evaluation.services.judge_sweep import judges_sweep
 from apps.evaluation.services.overlap import overlaps_check
 from apps.evaluation.services.suites import suites_launch
 
@@ -23,3 +24,9 @@ def check_overlaps() -> int:
 def launch_suites() -> int:
     """Every minute, by the scheduler: suites of policy runs whose end was missed."""
     return suites_launch()
+
+
+@shared_task(name="apps.evaluation.tasks.sweep_judges")
+def sweep_judges() -> int:
+    """Every ten seconds, by the scheduler: verdicts, hourly probes, audits."""
+    return judges_sweep()

@@ -6,6 +6,7 @@ from django.urls import path
 from apps.evaluation.views import (
     head_to_head,
     inbox,
+    judges,
     models,
     outside,
     playground,
@@ -22,6 +23,9 @@ _RANKING_ONE = "<slug:slug>/reward-models/<str:checkpoint_id>/ranking/"
 _ADVERSARIAL_ALL = "<slug:slug>/reward-models/<str:checkpoint_id>/adversarial/"
 _ADVERSARIAL_ONE = f"{_ADVERSARIAL_ALL}<str:round_id>/"
 _HEAD_TO_HEADS = "<slug:slug>/head-to-heads/"
+_JUDGES_ALL = "<slug:slug>/judges/"
+_JUDGES_ONE = f"{_JUDGES_ALL}<int:judge_id>/"
+_CERTIFICATES_ONE = "<slug:slug>/label-certificates/<str:certificate_id>/"
 _SAMPLES = "<slug:slug>/samples/<str:run_id>/"
 _SHEETS_ALL = "<slug:slug>/audit-sheets/"
 _SHEETS_ONE = f"{_SHEETS_ALL}<str:sheet_id>/"
@@ -54,6 +58,19 @@ urlpatterns = [
     path("<slug:slug>/automatic-suite/", suites.automatic, name="automatic_suite"),
     path("<slug:slug>/runs/<str:run_id>/people/", head_to_head.run_people, name="run_people"),
     path("shared/head-to-head/<str:key>/", head_to_head.shared, name="shared"),
+    path(
+        f"{_HEAD_TO_HEADS}<str:head_to_head_id>/judge/",
+        judges.head_to_head_judge,
+        name="head_to_head_judge",
+    ),
+    # judges
+    path(_JUDGES_ALL, judges.judge_list, name="judges"),
+    path(f"{_JUDGES_ALL}new/", judges.judge_new, name="judge_new"),
+    path(_JUDGES_ONE, judges.judge, name="judge"),
+    path(f"{_JUDGES_ONE}version/", judges.version_new, name="judge_version_new"),
+    path(f"{_JUDGES_ONE}act/", judges.judge_act, name="judge_act"),
+    path(_CERTIFICATES_ONE, judges.certificate, name="certificate"),
+    path(f"{_CERTIFICATES_ONE}act/", judges.certificate_act, name="certificate_act"),
     # verdicts
     path("<slug:slug>/inbox/", inbox.inbox, name="inbox"),
     path("<slug:slug>/inbox/undo/", inbox.inbox_undo, name="inbox_undo"),

@@ -1,8 +1,18 @@
-"""What evaluation keeps: protocols, reviews of models, head-to-heads, verdicts on answers, what
-people were asked about outputs, the suite that every policy is evaluated on, results of other
-programs, and which policy each stage names."""
+"""What evaluation keeps: protocols, reviews of models, head-to-heads, judges with their verdicts,
+verdicts of people on answers, what people were asked about outputs, the suite that every policy is
+evaluated on, results of other programs, and which policy each stage names."""
 
 from apps.evaluation.models.head_to_head import HeadToHead, Look
+from apps.evaluation.models.judges import (
+    CertificateUse,
+    CertifiedLabel,
+    Judge,
+    JudgeMeasurement,
+    JudgeRun,
+    JudgeVerdict,
+    JudgeVersion,
+    LabelCertificate,
+)
 from apps.evaluation.models.outside import OutsideResult
 from apps.evaluation.models.promotion import (
     OverrideSignature,
@@ -25,9 +35,17 @@ __all__ = [
     "AdversarialRound",
     "AuditSheet",
     "AutomaticSuite",
+    "CertificateUse",
+    "CertifiedLabel",
     "EvaluationProtocol",
     "FlaggedAnswer",
     "HeadToHead",
+    "Judge",
+    "JudgeMeasurement",
+    "JudgeRun",
+    "JudgeVerdict",
+    "JudgeVersion",
+    "LabelCertificate",
     "Look",
     "ModelReview",
     "OutputRanking",

@@ -4,17 +4,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import transaction
+from django.db import connection, transaction
+from django.db.models import Exists, OuterRef
 
 from apps.accounts.models import Project
 from apps.common.errors import Conflict, DomainError
-from apps.labeling.models import Comparison, LabelingSettings, PairSelection
+from apps.labeling.models import Comparison, LabelingSettings, PairSelection, Slot
 from apps.labeling.selectors import settings_get
 from apps.labeling.selectors.batches import selection_of
+from apps.labeling.services import bulk_statements as sql
 from apps.labeling.services.bulk import HIGHEST_PRIORITY
 from apps.labeling.services.importing import comparisons_import
 from apps.labeling.services.projects import labeling_set_up
 from apps.labeling.services.results import ImportReport
+from measures.splits import unit_hash
 
 
 def batch_queue(
@@ -154,3 +157,39 @@ def _lock(project: Project) -> None:
     """This row serialises what comes into a project's queue, imports included."""
     labeling_set_up(project=project)
     LabelingSettings.objects.select_for_update(no_key=True).get(project=project)
+
+
+@transaction.atomic
+def pairs_order(
+    *, project: Project, priorities: Mapping[int, float], measuring: float, salt: str
+) -> tuple[int, int]:
+    """Put open pairs without a vote ahead of others by a model's word: (moved, left to measure).
+
+    priorities: of each pair, at least 0. A share `measuring` of them, drawn by the hash of their id
+    and the salt, becomes the slice that measures and keeps its place; the others are of the slice
+    `selected`, which trains and measures nothing. Pairs that have a vote, a slice or a leased place
+    by now are left as they are.
+    """
+    places = Slot.objects.select_for_update(no_key=True).filter(task__in=list(priorities))
+    list(places.order_by("pk").values_list("pk"))
+    leased = Slot.objects.filter(task=OuterRef("pk"), state=Slot.State.LEASED)
+    rows = (
+        Comparison.objects.select_for_update(no_key=True, of=("self",))
+        .filter(project=project, pk__in=list(priorities), slice="", n_votes=0)
+        .filter(~Exists(leased), state=Comparison.State.OPEN, gold="")
+        .order_by("pk")
+    )
+    found = list(rows.values_list("pk", flat=True))
+    kept = [pk for pk in found if unit_hash(str(pk), salt) < measuring]
+    moved = sorted(set(found) - set(kept))
+    Comparison.objects.filter(pk__in=kept).update(
+        slice=Comparison.Slice.MEASURING, inclusion_probability=measuring
+    )
+    Comparison.objects.filter(pk__in=moved).update(
+        slice=Comparison.Slice.SELECTED, stratum=Comparison.Stratum.PRIORITY
+    )
+    with connection.cursor() as cursor:
+        values = [float(priorities[pk]) for pk in moved]
+        cursor.execute(sql.PRIORITIES_SET, {"ids": moved, "values": values})
+        cursor.execute(sql.PAIRS_PRIORITIES_SET, {"ids": moved, "values": values})
+    return len(moved), len(kept)

@@ -354,6 +354,16 @@ update labeling_slot s set priority = s.priority - c.priority + %(value)s
 from unnest(%(ids)s::bigint[]) t(id) join labeling_task c on c.id = t.id
 where s.task_id = c.id and s.state in ('free', 'leased') and s.kind in ('regular', 'gold')
 """
+PRIORITIES_SET = """
+update labeling_slot s set priority = s.priority - c.priority + t.value
+from unnest(%(ids)s::bigint[], %(values)s::float8[]) t(id, value)
+join labeling_task c on c.id = t.id
+where s.task_id = c.id and s.state in ('free', 'leased') and s.kind in ('regular', 'gold')
+"""
+PAIRS_PRIORITIES_SET = """
+update labeling_task c set priority = t.value, updated_at = now()
+from unnest(%(ids)s::bigint[], %(values)s::float8[]) t(id, value) where c.id = t.id
+"""
 PLACES_ADDED = """
 insert into labeling_slot (project_id, task_id, position, kind, state, priority, shuffle,
                            topic, language, left_is)

@@ -28,6 +28,8 @@ _TYPES: dict[str, pa.DataType] = {
     "prompt": _MESSAGES,
     "chosen": _MESSAGES,
     "rejected": _MESSAGES,
+    "response_a": _MESSAGES,
+    "response_b": _MESSAGES,
     "messages": _MESSAGES,
     "completion": _MESSAGES,
     "label": pa.bool_(),

@@ -50,8 +50,8 @@ def snapshot_search(*, project: Project, kind: str = "", search: str = "") -> Qu
     rows = snapshot_list(project=project)
     if "\x00" in kind + search:
         return rows.none()
-    if kind:
-        rows = rows.filter(kind=kind)
+    # Pairs that a judge was asked about are a judge's, not what anybody trains on.
+    rows = rows.filter(kind=kind) if kind else rows.exclude(kind=Snapshot.Kind.PAIRS)
     return rows.filter(Q(name__icontains=search) | Q(pk__startswith=search)) if search else rows
 
 

@@ -1,0 +1,542 @@
+"""Judges: which pairs they may be asked about, and their verdicts beside people's votes as arrays.
+
+Everything that compares with people reads a human sample, drawn from the pairs by a hash of their
+prompts. Nobody who votes sees a verdict, so a vote is never a copy of one.
+"""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from django.db.models import Exists, F, OuterRef, QuerySet
+from numpy.typing import NDArray
+
+from apps.accounts.models import Project
+from apps.common.errors import Conflict, DomainError, Missing
+from apps.evaluation.models import (
+    CertificateUse,
+    HeadToHead,
+    Judge,
+    JudgeMeasurement,
+    JudgeRun,
+    JudgeVerdict,
+    JudgeVersion,
+    LabelCertificate,
+)
+from apps.evaluation.selectors.head_to_head import tasks_of
+from apps.labeling.models import Answer, Choice, Decision, Slot, Task
+from apps.labeling.texts import plain
+from apps.snapshots.models import MIXTURE, Snapshot
+from apps.training.models import Checkpoint, Run, RunInput
+from apps.training.services.kinds import ANSWERING, REWARDS
+from measures.splits import unit_hash
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+Part = JudgeMeasurement.Part
+PROJECT, BATCH, HEAD_TO_HEAD = "project", "batch", "head_to_head"
+SCORES = {Choice.A: 1.0, Choice.B: 0.0, Choice.TIE: 0.5, Choice.BOTH_BAD: 0.5}
+SAMPLE_SALT, PART_SALT, AUDIT_SALT = "judge sample", "judge part", "judge audit"
+# Of the prompts of the human sample.
+PARTS = ((Part.TUNE, 0.3), (Part.CHOOSE, 0.3), (Part.CERTIFY, 0.4))
+_CONTROLS = (Task.Stratum.GOLD, Task.Stratum.PRACTICE)
+_MEASURING = ("", Task.Slice.MEASURING)
+MOST_ANCESTORS = 30
+MOST_RUNS = 300  # of a lineage
+
+
+# --- which pairs ---
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which pairs of a project: all, those of a batch, or those of a head-to-head."""
+
+    kind: str = PROJECT
+    name: str = ""
+
+    def to_json(self) -> dict[str, str]:
+        return {"kind": self.kind, "name": self.name}
+
+    @classmethod
+    def of(cls, kept: Mapping[str, Any]) -> Self:
+        return cls(str(kept.get("kind", PROJECT)), str(kept.get("name", "")))
+
+    @property
+    def words(self) -> str:
+        if self.kind == BATCH:
+            return f"batch {self.name}"
+        return f"head-to-head {self.name}" if self.kind == HEAD_TO_HEAD else "all pairs"
+
+
+def scope_check(*, project: Project, scope: Scope) -> None:
+    """Raises `DomainError` on `scope` for one that the project does not have."""
+    if scope.kind == HEAD_TO_HEAD:
+        found = HeadToHead.objects.filter(project=project, pk=scope.name).first()
+        if found is None:
+            raise Missing("There is no such head-to-head.", field="scope")
+        if found.is_several:
+            raise Conflict(
+                "A judge stands beside people where two systems are compared, and this compares "
+                "more.",
+                code="several_systems",
+                field="scope",
+            )
+    elif scope.kind == BATCH:
+        if not Task.objects.filter(project=project, batch=scope.name, kind=Task.Kind.PAIR).exists():
+            raise Missing("There is no such batch.", field="scope")
+    elif scope.kind != PROJECT:
+        raise DomainError(
+            f"One of {PROJECT}, {BATCH}, {HEAD_TO_HEAD}.", code="bad_scope", field="scope"
+        )
+
+
+def tasks_in(*, project: Project, scope: Scope) -> QuerySet[Task]:
+    """Every pair of the scope that a judge may be asked about."""
+    if scope.kind == HEAD_TO_HEAD:
+        return tasks_of(HeadToHead.objects.select_related("pairs").get(pk=scope.name))
+    rows = Task.objects.filter(project=project, kind=Task.Kind.PAIR)
+    rows = rows.exclude(stratum__in=_CONTROLS).exclude(state=Task.State.DROPPED)
+    return rows.filter(batch=scope.name) if scope.kind == BATCH else rows
+
+
+def batches_of(project: Project) -> list[str]:
+    """Batches with pairs, newest first."""
+    rows = Task.objects.filter(project=project, kind=Task.Kind.PAIR).exclude(batch="")
+    found = rows.values("batch").annotate(last=F("batch")).values_list("batch", flat=True)
+    return sorted(set(found), reverse=True)[:100]
+
+
+def pair_rows(tasks: QuerySet[Task]) -> list[dict[str, Any]]:
+    """What a run is given: no vote, no source of an answer."""
+    rows = tasks.order_by("pk").values_list(
+        *("pk", "prompt__messages", "response_a__messages", "response_b__messages")
+    )
+    return [
+        {"pair": str(pk), "prompt": prompt, "response_a": a, "response_b": b}
+        for pk, prompt, a, b in rows.iterator(chunk_size=1_000)
+    ]
+
+
+def without_verdict(tasks: QuerySet[Task], version: JudgeVersion) -> QuerySet[Task]:
+    known = JudgeVerdict.objects.filter(version=version, task=OuterRef("pk"))
+    return tasks.filter(~Exists(known))
+
+
+# --- judges ---
+
+
+def judge_get(*, project: Project, judge_id: int) -> Judge:
+    found = Judge.objects.filter(project=project, pk=judge_id).first()
+    if found is None:
+        raise Missing("There is no such judge in this project.", field="judge")
+    return found
+
+
+def version_get(*, judge: Judge, number: int | None = None) -> JudgeVersion:
+    """The version of this number, else the newest."""
+    rows = judge.versions.select_related("judge__project", "model__run").order_by("-number")
+    found = (rows if number is None else rows.filter(number=number)).first()
+    if found is None:
+        raise Missing("This judge has no such version.", field="version")
+    return found
+
+
+def versions_of(*, project: Project) -> list[JudgeVersion]:
+    """The newest version of every judge that is in use, by name."""
+    rows = JudgeVersion.objects.filter(judge__project=project, judge__archived_at__isnull=True)
+    newest = rows.order_by("judge__name", "judge_id", "-number").distinct("judge__name", "judge_id")
+    return list(newest.select_related("judge", "model__run"))
+
+
+def could_judge(project: Project) -> list[Checkpoint]:
+    """Models that may be judges: reward models, policies, served models; newest first."""
+    rows = Checkpoint.objects.filter(
+        project=project, run__kind__in=ANSWERING | REWARDS, files_removed_at__isnull=True
+    ).exclude(status=Checkpoint.Status.REJECTED)
+    return list(rows.filter(tags__contains=["final"]).select_related("run").order_by("-created_at"))
+
+
+def runs_of(version: JudgeVersion) -> QuerySet[JudgeRun]:
+    return version.runs.select_related("run").order_by("-created_at")
+
+
+def is_shaped(version: JudgeVersion) -> bool:
+    """Whether figures of people had been seen when its prompt was written or chosen, so that only
+    pairs that were kept apart can say what it is worth."""
+    earlier = JudgeMeasurement.objects.filter(
+        version__judge=version.judge_id, at__lt=version.created_at
+    )
+    tuned = version.runs.filter(purpose=JudgeRun.Purpose.TUNE)
+    return earlier.exclude(version=version).exists() or tuned.exists()
+
+
+def measurement_of(
+    version: JudgeVersion, scope: Scope | None = None, part: str = ""
+) -> JudgeMeasurement | None:
+    """The newest one; without a scope the newest of any, without a part the one that counts."""
+    rows = JudgeMeasurement.objects.filter(version=version)
+    if scope is not None:
+        rows = rows.filter(scope=scope.to_json())
+    if part:
+        rows = rows.filter(part=part)
+    else:
+        rows = rows.filter(part=Part.CERTIFY if is_shaped(version) else Part.ALL)
+    return rows.order_by("-pk").first()
+
+
+def is_calibrated(version: JudgeVersion) -> bool:
+    """Whether there are figures of it beside people, and its server still answers alike."""
+    found = measurement_of(version)
+    return version.changed_at is None and found is not None and not found.refused
+
+
+def trials_of(judge: Judge) -> list[dict[str, Any]]:
+    """Trials of prompts, newest first: their versions with figures by part, and which was chosen
+    (the one whose part kept apart was read)."""
+    found: dict[str, dict[str, Any]] = {}
+    rows = JudgeRun.objects.filter(version__judge=judge, purpose=JudgeRun.Purpose.TUNE)
+    for asked in rows.order_by("-created_at"):
+        wanted = asked.wanted
+        one = found.setdefault(
+            wanted["trial"], {"key": wanted["trial"], "at": asked.created_at, "live": False}
+        )
+        one["live"] |= not asked.acted and not asked.problem
+        one.setdefault("versions", wanted["versions"])
+        one.setdefault("scope", asked.scope)
+    for one in found.values():
+        versions = JudgeVersion.objects.filter(pk__in=one["versions"]).order_by("number")
+        scope = Scope.of(one["scope"])
+        one["rows"] = [
+            {"version": version}
+            | {
+                part: measurement_of(version, scope, part)
+                for part in (Part.TUNE, Part.CHOOSE, Part.CERTIFY)
+            }
+            for version in versions
+        ]
+    return list(found.values())[:10]
+
+
+def certify_looks(judge: Judge, scope: Scope) -> int:
+    """How often the part that is kept apart was read for versions of this judge."""
+    measured = JudgeMeasurement.objects.filter(
+        version__judge=judge, scope=scope.to_json(), part=Part.CERTIFY
+    )
+    certified = LabelCertificate.objects.filter(version__judge=judge, scope=scope.to_json())
+    return measured.count() + certified.count()
+
+
+def certificates_of(judge: Judge) -> QuerySet[LabelCertificate]:
+    rows = LabelCertificate.objects.filter(version__judge=judge)
+    return rows.select_related("version__judge").order_by("-created_at")
+
+
+def certificate_get(*, project: Project, certificate_id: str) -> LabelCertificate:
+    rows = LabelCertificate.objects.filter(project=project, pk=certificate_id.replace("\x00", ""))
+    found = rows.select_related("version__judge", "version__model__run", "project").first()
+    if found is None:
+        raise Missing("There is no such certificate in this project.", field="certificate")
+    return found
+
+
+def certificates_behind(checkpoint: Checkpoint) -> list[CertificateUse]:
+    """Certificates of the labels that a model was trained on, through the mixtures they are part of
+    and the models it began as or was optimised against."""
+    runs, seen = {checkpoint.run_id}, set()
+    datasets: set[str] = set()
+    while runs - seen and len(seen) < MOST_RUNS:
+        here = runs - seen
+        seen |= here
+        rows = RunInput.objects.filter(run__in=here)
+        datasets |= {pk for pk in rows.values_list("snapshot_id", flat=True) if pk}
+        runs |= {pk for pk in rows.values_list("checkpoint__run_id", flat=True) if pk}
+        runs |= {pk for pk in rows.values_list("upstream_id", flat=True) if pk}
+    for recipe in Snapshot.objects.filter(pk__in=datasets).values_list("recipe", flat=True):
+        datasets |= {part["snapshot"] for part in (recipe.get(MIXTURE) or {}).get("parts", [])}
+    found = CertificateUse.objects.filter(snapshot__in=datasets)
+    return list(found.select_related("snapshot", "certificate__version__judge"))
+
+
+# --- the family that an answer is of ---
+
+
+def family_stem(name: str) -> str:
+    """What models of one family share of their names: gpt of `openai/gpt-4o`, smollm of
+    `SmolLM2-135M`."""
+    last = name.rstrip("/").rsplit("/", 1)[-1].casefold()
+    return next(iter(re.findall(r"[a-z]+", last)), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Who is of the judge's own family: models of the project that began as the same one, and
+    names that begin alike."""
+
+    root: str
+    stems: frozenset[str]
+
+    def holds(self, name: str, roots: Mapping[str, str]) -> float:
+        """1 of the family, 0 not, NaN where nobody knows who wrote the answer."""
+        if not name:
+            return float("nan")
+        if name in roots:
+            return float(roots[name] == self.root)
+        stem = family_stem(name)
+        return float(stem in self.stems) if stem else float("nan")
+
+
+def roots_of(models: Collection[str], *, project: Project) -> dict[str, str]:
+    """{model: the model it began as, through all of its trainings} of checkpoints."""
+    found: dict[str, str] = {}
+    known = set(
+        Checkpoint.objects.filter(project=project, pk__in=models).values_list("pk", flat=True)
+    )
+    for model in known:
+        here = model
+        for _ in range(MOST_ANCESTORS):
+            before = (
+                RunInput.objects.filter(
+                    run__checkpoints=here,
+                    role__in=("policy", "sft", "base"),
+                    checkpoint__isnull=False,
+                )
+                .order_by("role")
+                .values_list("checkpoint_id", flat=True)
+                .first()
+            )
+            if before is None:
+                break
+            here = before
+        found[model] = here
+    return found
+
+
+def family_of(version: JudgeVersion, roots: Mapping[str, str]) -> Family:
+    model = version.model
+    names = [str(model.run.config.get(name) or "") for name in ("model", "base_model")]
+    stems = frozenset(stem for name in [*names, version.fingerprint] if (stem := family_stem(name)))
+    return Family(roots.get(model.pk, model.pk), stems)
+
+
+# --- verdicts and votes ---
+
+
+def part_of(prompt: int) -> str:
+    """Of the human sample, to which each prompt belongs by its hash."""
+    place = unit_hash(str(prompt), PART_SALT)
+    for name, share in PARTS:
+        if place < share:
+            return name
+        place -= share
+    return PARTS[-1][0]
+
+
+def sampled_tasks(
+    *, project: Project, scope: Scope, share: float, parts: Collection[str]
+) -> list[int]:
+    """Pairs of the human sample that belong to these parts and have votes."""
+    voted = Answer.objects.filter(
+        is_current=True, slot__kind=Slot.Kind.REGULAR, task=OuterRef("pk")
+    )
+    rows = tasks_in(project=project, scope=scope).filter(Exists(voted), slice__in=_MEASURING)
+    return [
+        task
+        for task, prompt in rows.order_by("pk").values_list("pk", "prompt_id")
+        if unit_hash(str(prompt), SAMPLE_SALT) < share and part_of(prompt) in parts
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Pairs with a verdict, in order: n of them; and their votes: v of them.
+
+    task, prompt: (n,) ids; first, second: (n,) NaN where unreadable; preference: (n,) for A;
+    length_a, length_b: (n,) characters; own_a, own_b: (n,) of the judge's family, NaN unknown;
+    decided: (n,) a or b as people decided, neither where their votes are for neither, empty while
+    votes are missing; measuring: (n,) whether its votes
+    may measure anything; pair: (v,) the place of each vote's pair; score: (v,) 1 for A, ½, 0 for B;
+    person: (v,) ids; simulated: (v,) whether no person gave it. Votes stand in the order they were
+    cast.
+    """
+
+    task: Ints
+    prompt: Ints
+    first: Floats
+    second: Floats
+    preference: Floats
+    length_a: Floats
+    length_b: Floats
+    own_a: Floats
+    own_b: Floats
+    decided: list[str]
+    measuring: Bools
+    pair: Ints
+    score: Floats
+    person: Ints
+    simulated: Bools
+
+    def __len__(self) -> int:
+        return len(self.task)
+
+    def part(self, *parts: str) -> Bools:
+        """(n,) whether a pair belongs to one of these parts of the sample."""
+        known = {
+            key: Part.ALL in parts or part_of(key) in parts for key in set(self.prompt.tolist())
+        }
+        return np.array([known[key] for key in self.prompt.tolist()], dtype=bool)
+
+    def sampled(self, share: float) -> Bools:
+        """(n,) whether a pair is in the human sample of this share of the prompts."""
+        known = {key: unit_hash(str(key), SAMPLE_SALT) < share for key in set(self.prompt.tolist())}
+        return np.array([known[key] for key in self.prompt.tolist()], dtype=bool)
+
+    def only(self, rows: Bools) -> "Judged":
+        """These pairs, with their votes."""
+        places = np.full(len(self), -1, dtype=np.int64)
+        places[rows] = np.arange(int(rows.sum()))
+        kept = rows[self.pair]
+        names = ("task", "prompt", "first", "second", "preference", "length_a", "length_b")
+        by_pair = {name: getattr(self, name)[rows] for name in (*names, "own_a", "own_b")}
+        return Judged(
+            **by_pair,
+            measuring=self.measuring[rows],
+            decided=[one for one, is_in in zip(self.decided, rows, strict=True) if is_in],
+            pair=places[self.pair[kept]],
+            score=self.score[kept],
+            person=self.person[kept],
+            simulated=self.simulated[kept],
+        )
+
+    @property
+    def voted(self) -> Bools:
+        """(n,) whether a pair has a vote."""
+        found = np.zeros(len(self), dtype=bool)
+        found[self.pair] = True
+        return found
+
+
+def judged(*, version: JudgeVersion, scope: Scope) -> Judged:
+    """The version's verdicts on the pairs of a scope, with people's current votes on them."""
+    project = version.judge.project
+    tasks = tasks_in(project=project, scope=scope)
+    rows = list(
+        JudgeVerdict.objects.filter(version=version, task__in=tasks)
+        .select_related("task__prompt", "task__response_a", "task__response_b")
+        .order_by("task_id")
+    )
+    ids = [row.task_id for row in rows]
+    places = {pk: place for place, pk in enumerate(ids)}
+    sides = [(row.task.response_a, row.task.response_b) for row in rows]
+    names = [(one.model_name if one else "", two.model_name if two else "") for one, two in sides]
+    models = {name for pair in names for name in pair if name} | {version.model_id}
+    roots = roots_of(models, project=project)
+    family = family_of(version, roots)
+    votes = _votes(project, tasks, version)
+    votes = [vote for vote in votes if vote[0] in places]
+    decisions = Decision.objects.filter(comparison__in=tasks.values("pk"))
+    decided = {
+        pk: outcome_for(outcome, winner)
+        for pk, outcome, winner in decisions.values_list("comparison_id", "outcome", "winner")
+    }
+    return Judged(
+        task=np.array(ids, dtype=np.int64),
+        prompt=np.array([row.task.prompt_id for row in rows], dtype=np.int64),
+        first=_floats(row.first for row in rows),
+        second=_floats(row.second for row in rows),
+        preference=_floats(row.preference for row in rows),
+        length_a=_lengths([one.messages if one else [] for one, _ in sides]),
+        length_b=_lengths([two.messages if two else [] for _, two in sides]),
+        own_a=_floats(family.holds(one, roots) for one, _ in names),
+        own_b=_floats(family.holds(two, roots) for _, two in names),
+        decided=[decided.get(pk, "") for pk in ids],
+        measuring=np.array([row.task.slice in _MEASURING for row in rows], dtype=bool),
+        pair=np.array([places[vote[0]] for vote in votes], dtype=np.int64),
+        score=_floats(SCORES[Choice(vote[2])] for vote in votes),
+        person=np.array([vote[1] for vote in votes], dtype=np.int64),
+        simulated=np.array([vote[3] == Answer.Source.SIMULATED for vote in votes], dtype=bool),
+    )
+
+
+def outcome_for(outcome: str, winner: str) -> str:
+    """a, b, neither, or empty while votes are missing."""
+    if outcome == Decision.Outcome.NEEDS_VOTES:
+        return ""
+    settled = outcome in (Decision.Outcome.ACCEPTED, Decision.Outcome.ADJUDICATED)
+    return winner if settled and winner in (Choice.A, Choice.B) else "neither"
+
+
+def _votes(
+    project: Project, tasks: QuerySet[Task], version: JudgeVersion
+) -> list[tuple[int, int, str, str]]:
+    """(task, person, choice, source) of current votes that decide, in the order they were cast."""
+    rows = Answer.objects.filter(
+        project=project,
+        is_current=True,
+        slot__kind=Slot.Kind.REGULAR,
+        task__in=tasks.values("pk"),
+        task__verdicts_of_judges__version=version,
+    )
+    return list(rows.order_by("pk").values_list("task_id", "annotator_id", "choice", "source"))
+
+
+def _floats(values: Any) -> Floats:
+    return np.array([np.nan if one is None else one for one in values], dtype=np.float64)
+
+
+def _lengths(messages: Sequence[Any]) -> Floats:
+    return np.array([len(plain(one)) for one in messages], dtype=np.float64)
+
+
+def verdicts_of(version: JudgeVersion) -> QuerySet[JudgeVerdict]:
+    return version.verdicts.select_related(
+        "task__prompt", "task__response_a", "task__response_b"
+    ).order_by("task_id")
+
+
+MOST_SHOWN = 20
+
+
+def disagreements(version: JudgeVersion, *, scope: Scope, share: float) -> list[dict[str, Any]]:
+    """Pairs of the part for tuning on which it differs most from people's votes: what a better
+    prompt is written from. No pair that chooses or certifies is ever shown."""
+    found = judged(version=version, scope=scope)
+    rows = found.part(Part.TUNE) & found.sampled(share) & found.voted & found.measuring
+    kept = found.only(rows)
+    if not len(kept):
+        return []
+    n = np.bincount(kept.pair, minlength=len(kept))
+    voted = np.bincount(kept.pair, weights=kept.score, minlength=len(kept)) / n
+    gap = np.abs(voted - kept.preference)
+    order = [place for place in np.argsort(-gap, kind="stable").tolist() if gap[place] > 0.5]
+    chosen = {int(kept.task[place]): place for place in order[:MOST_SHOWN]}
+    tasks = Task.objects.select_related("prompt", "response_a", "response_b").in_bulk(list(chosen))
+    said = dict(version.verdicts.filter(task__in=list(chosen)).values_list("task_id", "said"))
+    return [
+        {
+            "task": tasks[task],
+            "prompt": plain(tasks[task].prompt.messages),
+            "a": plain(tasks[task].response_a.messages),
+            "b": plain(tasks[task].response_b.messages),
+            "people": float(voted[place]),
+            "votes": int(n[place]),
+            "judge": float(kept.preference[place]),
+            "said": [text for text in said.get(task, []) if text],
+        }
+        for task, place in chosen.items()
+    ]
+
+
+def pairs_datasets(version: JudgeVersion) -> QuerySet[Snapshot]:
+    return Snapshot.objects.filter(pk__in=version.runs.values("pairs"))
+
+
+def due_runs() -> QuerySet[JudgeRun]:
+    """Those that have ended and whose verdicts nobody has taken."""
+    return JudgeRun.objects.filter(
+        taken_at__isnull=True, problem="", run__state__in=Run.ENDED_STATES
+    )
