@@ -13,7 +13,7 @@ from apps.snapshots.assembling.losses import Loss
 from apps.snapshots.models import AI_FEEDBACK, MIXTURE, Snapshot
 from apps.snapshots.progress import MIXING, STEPS
 from apps.snapshots.recipe import PRIVATE_SPLITS, PUBLISHED, SINGLE, in_order
-from workers.data.snapshot import PEOPLE
+from workers.contract.jobs import PEOPLE
 
 SPLIT_WORDS = {
     "train": "Training",

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.contract.events import Fault, RecipeError
+from workers.contract.jobs import PEOPLE
 
 TRAIN = "train"
 Observer = Callable[[Path, str, int], None]  # folder, split, rows
@@ -41,7 +42,6 @@ def as_drawn(text: str, ended: bool) -> str:
 # What one person voted for, in the words of the rows.
 CHOSEN, REJECTED = "chosen", "rejected"
 VOTED_FOR = (CHOSEN, REJECTED, "tie", "both_bad")
-PEOPLE = "people"  # who labelled rows that do not say
 
 
 @dataclass(frozen=True, slots=True)

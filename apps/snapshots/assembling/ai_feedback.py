@@ -21,7 +21,7 @@ from apps.snapshots.assembling.imported import (
 )
 from apps.snapshots.assembling.rows import Row, own_columns
 from apps.snapshots.recipe import DEV, TRAIN, in_order
-from workers.data.snapshot import PEOPLE
+from workers.contract.jobs import PEOPLE
 
 AI = "ai:"  # what begins the name of a model that labels
 LABELLED_BY, PRINCIPLE = "labelled_by", "principle"  # columns

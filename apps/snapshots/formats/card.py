@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from workers.data.snapshot import PEOPLE
+from workers.contract.jobs import PEOPLE
 
 # How licences are named here → how Hugging Face names them.
 _LICENCES = {

@@ -39,7 +39,7 @@ from apps.snapshots.services.importing import ELSEWHERE
 from apps.snapshots.services.writing import card_of
 from apps.snapshots.storage import KEY, artifact_store, dataset_key, scratch
 from measures.splits import unit_hash
-from workers.data.snapshot import PEOPLE
+from workers.contract.jobs import PEOPLE
 
 MOST_PARTS = 10
 MOST_REPEATS = 20  # of one row
