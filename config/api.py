@@ -27,6 +27,7 @@ from apps.loop.api.pipelines import router as pipelines
 from apps.monitoring.api.incidents import router as incidents
 from apps.monitoring.api.service import router as monitoring
 from apps.snapshots.api import router as snapshots
+from apps.training.api.constitution import router as constitution
 from apps.training.api.models import router as models
 from apps.training.api.planning import router as planning
 from apps.training.api.runs import router as training
@@ -52,6 +53,7 @@ for _router in (
     agreement,
     disputes,
     snapshots,
+    constitution,
     planning,  # before what takes any word for the id of a run
     training,
     models,

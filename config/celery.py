@@ -35,6 +35,7 @@ app.conf.update(
         wire.TASK_RECORD_EVENTS: {"queue": wire.QUEUE_EVENTS},
         wire.TASK_RUN_IMPORT: {"queue": wire.QUEUE_IMPORTS},
         wire.TASK_FREEZE: {"queue": wire.QUEUE_IMPORTS},
+        wire.TASK_SCAN_ANSWERS: {"queue": wire.QUEUE_IMPORTS},
         wire.TASK_END_ROUND: {"queue": wire.QUEUE_IMPORTS},
     },
     beat_schedule={

@@ -58,6 +58,7 @@ SENTENCES: dict[str, str] = {
     "incident.acknowledged": "acknowledged the incident {subject}",
     "incident.resolved": "resolved the incident {subject}",
     "inbox.closed": "closed {answers} flagged answers of {subject} without a verdict",
+    "constitution.saved": "saved version {version} of the constitution: {note}",
     "invitation.accepted": "joined by the invitation {subject}, as {role}",
     "invitation.created": "invited {subject} as {role}",
     "invitation.renewed": "renewed the invitation of {subject}",

@@ -10,9 +10,10 @@ from apps.common.numbers import percent
 from apps.common.numbers import share as measured
 from apps.snapshots.assembling.deciding import NO_VOTES
 from apps.snapshots.assembling.losses import Loss
-from apps.snapshots.models import MIXTURE, Snapshot
+from apps.snapshots.models import AI_FEEDBACK, MIXTURE, Snapshot
 from apps.snapshots.progress import MIXING, STEPS
 from apps.snapshots.recipe import PRIVATE_SPLITS, PUBLISHED, SINGLE, in_order
+from workers.contract.jobs import PEOPLE
 
 SPLIT_WORDS = {
     "train": "Training",
@@ -177,12 +178,23 @@ _HELD_OUT = {
 }
 
 
-def _elsewhere(counts: Mapping[str, Any]) -> str:
-    labelled = counts.get("kind") in ("preferences", "unpaired")
-    if not labelled or "labelled" not in counts:
+def labels_words(about: Mapping[str, Any]) -> str:
+    """Whose labels these are, of a dataset's counts or card; "" where rows have none."""
+    if about.get("kind") not in ("preferences", "unpaired"):
         return ""
-    some = "of some rows " if "parts" in counts else ""
-    return f"{some}given elsewhere; nobody voted here"
+    if by := about.get("labelled_by"):
+        people = by.get(PEOPLE, 0)
+        models = [f"{n:,} by {name}" for name, n in by.items() if name != PEOPLE]
+        if not models:
+            return "given by people"
+        return f"{people:,} training rows labelled by people, {', '.join(models)}, which is AI"
+    if about.get("labelled") == "elsewhere":
+        some = "of some rows " if "parts" in about or MIXTURE in about.get("recipe", {}) else ""
+        return f"{some}given elsewhere; nobody voted here"
+    decided = about.get("decided_by") or about.get("counts", {}).get("decided_by") or {}
+    if decided and set(decided) == {"label"}:
+        return "published with the pairs; nobody voted here"
+    return "given by people"
 
 
 def notes(counts: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -198,7 +210,8 @@ def notes(counts: Mapping[str, Any]) -> list[tuple[str, str]]:
     decided["label"] = "by the published label; nobody voted"
     labels = counts.get("labels", {})
     said = [
-        ("Labels", _elsewhere(counts)),
+        ("Labels", labels_words(counts)),
+        ("By principle", _listed(counts.get("by_principle"))),
         ("File", counts.get("file", "")),
         ("Held out", _HELD_OUT.get(counts.get("split_by", ""), "")),
         (
@@ -315,10 +328,20 @@ def _mixture_facts(recipe: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [("Mixed from", ", ".join(parts)), ("A part that is used up", small)]
 
 
+def _ai_facts(recipe: Mapping[str, Any]) -> list[tuple[str, str]]:
+    about = recipe.get(AI_FEEDBACK)
+    if not about:
+        return []
+    said = [("Labelled by", about["labelled_by"])]
+    if about.get("constitution"):
+        said.append(("Constitution", f"version {about['constitution']}"))
+    return said
+
+
 def recipe_facts(recipe: Mapping[str, Any]) -> list[tuple[str, str]]:
     """(name, words) of what was chosen; filters that filter nothing are left out."""
     if "least_votes" not in recipe:
-        return _mixture_facts(recipe)
+        return _mixture_facts(recipe) + _ai_facts(recipe)
     filters = recipe.get("filters", {})
     chosen = [
         ("Rule", _rule(recipe)),
@@ -350,6 +373,12 @@ def recipe_facts(recipe: Mapping[str, Any]) -> list[tuple[str, str]]:
             words = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
             chosen.append((name.replace("_", " ").capitalize(), words))
     return [(name, words) for name, words in chosen if words]
+
+
+def card_facts(card: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What a card says of how the dataset was made, and whose labels these are."""
+    words = labels_words(card)
+    return [*([("Labels", words)] if words else []), *recipe_facts(card.get("recipe", {}))]
 
 
 _TIES = {

@@ -17,6 +17,7 @@ READ_ONLY_KINDS = (
 
 IMPORTED, MIXTURE = "imported", "mixture"  # keys of recipes …
 UNDECIDED = frozenset({IMPORTED, MIXTURE})  # … that decide nothing
+AI_FEEDBACK = "ai_feedback"  # beside IMPORTED: a model labelled the rows
 
 
 class Snapshot(Named):

@@ -31,6 +31,16 @@ class TrainingConfig(AppConfig):
                 tabs=frozenset({"engineer"}),
             )
         )
+        nav_add(
+            NavItem(
+                61,
+                _("Constitution"),
+                "training:constitution",
+                "scroll-text",
+                "constitution",
+                staff,
+            )
+        )
         nav_add(NavItem(63, _("Machines"), "training:fleet", "cpu", "fleet", staff))
 
         from apps.accounts.selectors import named_by

@@ -170,22 +170,36 @@ def interval_tile(label: str, interval: dict[str, Any]) -> MetricTile:
 
 
 def reward_splits(run: Run) -> list[dict[str, Any]]:
-    """A reward model's report: each split's accuracy beside the length-only rule's."""
+    """A reward model's report: each split's accuracy beside the length-only rule's, and apart of
+    the pairs that people labelled where a model labelled others."""
     splits = run.summary.get("splits")
     if run.kind != Run.Kind.REWARD or not isinstance(splits, dict):
         return []
-    return [
-        {
-            "name": name,
-            "rows": report.get("rows"),
-            "accuracy": interval_tile("", report.get("accuracy") or {}),
-            "length_only": interval_tile("", report.get("length_only") or {}),
-            "difference": interval_tile("", report.get("difference") or {}),
-            "ece": report.get("ece"),
-        }
-        for name, report in sorted(splits.items(), key=lambda item: item[0] == "train")
-        if isinstance(report, dict)
-    ]
+    found = []
+    for name, report in sorted(splits.items(), key=lambda item: item[0] == "train"):
+        if not isinstance(report, dict):
+            continue
+        found.append(_split(name, report) | {"nobody": report.get("by_people") == 0})
+        if isinstance(own := report.get("people"), dict):
+            found.append(_split(name, own) | {"people": True})
+    return found
+
+
+def peoples_splits(run: Run) -> list[dict[str, Any]]:
+    """The same of held-out pairs, with what people labelled alone; empty where all of it is."""
+    held = [one for one in reward_splits(run) if one["name"] != "train"]
+    return [one for one in held if one.get("people") or one.get("nobody")]
+
+
+def _split(name: str, report: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "rows": report.get("rows"),
+        "accuracy": interval_tile("", report.get("accuracy") or {}),
+        "length_only": interval_tile("", report.get("length_only") or {}),
+        "difference": interval_tile("", report.get("difference") or {}),
+        "ece": report.get("ece"),
+    }
 
 
 def imitation_traits(run: Run) -> list[dict[str, Any]]:

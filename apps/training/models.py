@@ -125,6 +125,11 @@ class Run(Named):
     thinned_at = models.DateTimeField(
         null=True, blank=True, help_text="since when old points are kept as extremes only"
     )
+    scanned_at = models.DateTimeField(
+        null=True,
+        blank=True,
+        help_text="when the files of its last attempt were looked through for blocked phrases",
+    )
     intermediates_removed_at = models.DateTimeField(
         null=True,
         blank=True,
@@ -157,6 +162,11 @@ class Run(Named):
                 name="run_live",
             ),
             models.Index(
+                fields=["ended_at"],
+                condition=Q(ended_at__isnull=False, scanned_at__isnull=True),
+                name="run_unscanned",
+            ),
+            models.Index(
                 fields=["queue"],
                 condition=Q(state__in=["queued", "running", "stopping"]),
                 name="run_in_class",
@@ -182,6 +192,34 @@ class Run(Named):
         if self.started_at is None or self.ended_at is None:
             return None
         return (self.ended_at - self.started_at).total_seconds()
+
+
+class Constitution(models.Model):
+    """A version of what a project's models criticise and rewrite answers by. It never changes (a
+    trigger of the database refuses it); a change is a version more.
+
+    principles: [{"name", "text"}], in order. hard_rules: a reward that blocks answers
+    (docs/rewards.md), or {}.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="constitutions")
+    number = models.PositiveIntegerField()
+    principles = models.JSONField(help_text="[{name, text}], in order")
+    hard_rules = models.JSONField(default=dict, help_text="a reward that blocks, or nothing")
+    note = models.CharField(max_length=500, blank=True)
+    created_by = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="+")
+    created_name = models.CharField(max_length=150, help_text="stays when the account goes")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["project", "-number"]
+        constraints = [
+            models.UniqueConstraint(fields=["project", "number"], name="constitution_number_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"version {self.number}"
 
 
 class FolderDeletion(models.Model):

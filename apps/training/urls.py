@@ -1,6 +1,16 @@
 from django.urls import path
 
-from apps.training.views import fleet, groups, housekeeping, launch, metrics, models, runs, space
+from apps.training.views import (
+    constitution,
+    fleet,
+    groups,
+    housekeeping,
+    launch,
+    metrics,
+    models,
+    runs,
+    space,
+)
 
 app_name = "training"
 urlpatterns = [
@@ -10,6 +20,8 @@ urlpatterns = [
     path("<slug:slug>/space/limits/", space.limits, name="space_limits"),
     path("<slug:slug>/runs/<str:run_id>/intermediates/", space.intermediates, name="intermediates"),
     path("<slug:slug>/space/space.csv", space.space_csv, name="space_csv"),
+    path("<slug:slug>/training/constitution/", constitution.constitution, name="constitution"),
+    path("<slug:slug>/runs/<str:run_id>/revisions/", constitution.revisions, name="revisions"),
     path("<slug:slug>/runs/", runs.run_list, name="runs"),
     path("<slug:slug>/runs/new/", launch.run_kinds, name="run_kinds"),
     path("<slug:slug>/runs/new/<slug:kind>/", launch.run_new, name="run_new"),

@@ -62,6 +62,7 @@ MOST_PROCESSES = 64
 
 # A trainer deletes its checkpoints as it goes, but for those with a tag and for so many of the
 # newest: events of them may still be on their way.
+PEOPLE = "people"  # who labelled the rows of a dataset that do not say
 KEPT_CHECKPOINTS = 2
 
 

@@ -33,6 +33,7 @@ TASK_SWEEP_RUNS = "apps.training.tasks.sweep_runs"
 TASK_RUN_IMPORT = "apps.labeling.tasks.run_import"
 TASK_SWEEP_IMPORTS = "apps.labeling.tasks.sweep_imports"
 TASK_FREEZE = "apps.snapshots.tasks.freeze"
+TASK_SCAN_ANSWERS = "apps.training.tasks.scan_answers"
 TASK_END_ROUND = "apps.loop.tasks.end_round"
 TASK_SWEEP_FREEZES = "apps.snapshots.tasks.sweep_freezes"
 

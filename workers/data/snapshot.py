@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.contract.events import Fault, RecipeError
+from workers.contract.jobs import PEOPLE
 
 TRAIN = "train"
 Observer = Callable[[Path, str, int], None]  # folder, split, rows
@@ -64,6 +65,7 @@ class Preference:
     decided_at: float | None = None  # Unix seconds
     chosen_side: str = ""  # a or b: which answer of the comparison was chosen, where rows tell
     category: str = ""  # what the row is reported under
+    labelled_by: str = PEOPLE  # or the model that labelled it, where rows tell
     strength: float | None = (
         None  # how much better `chosen` was graded, 1 (better) – 2 (far better)
     )
@@ -169,7 +171,7 @@ def prompt_key(messages: Messages) -> str:
 
 def refuse_soft_labels(rows: Sequence[Preference], remedy: str) -> None:
     """Read as winners, the ties of a snapshot with soft labels would be taught as preferences."""
-    if any(row.soft for row in rows):
+    if any(row.soft and row.confidence <= 0.5 for row in rows):
         raise RecipeError(
             "soft_labels", Fault.CONFIGURATION, f"the snapshot's labels are soft: {remedy}"
         )
@@ -246,6 +248,7 @@ def _preference(row: dict[str, Any], where: str) -> Preference:
         decided_at=_moment(row, where),
         chosen_side=_side(row, where),
         category=str(row.get("category") or ""),
+        labelled_by=str(row.get("labelled_by") or PEOPLE),
         strength=_strength(row, where),
     )
 

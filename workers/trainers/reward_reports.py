@@ -18,6 +18,7 @@ from measures.intervals import dyadic_interval, mean_interval
 from workers.config.training import RewardSettings
 from workers.context import RunContext
 from workers.contract.events import Alert
+from workers.contract.jobs import PEOPLE
 from workers.contract.reasons import in_words
 from workers.data.batches import ANNOTATOR, fold_keys, padded_tokens, parts_under
 from workers.data.snapshot import CHOSEN, REJECTED, TRAIN, Preference
@@ -25,7 +26,7 @@ from workers.rewards.ensemble import EnsembleLayout, combine, standardise, to_ra
 from workers.trainers.reward_data import FOLD, EncodedPair, PairData, Part, Result
 from workers.trainers.reward_trainer import StepCollator
 
-# How good a reward model is on pairs that people decided.
+# How good a reward model is on decided pairs, and on those that people decided.
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +42,13 @@ class PairReport:
     longer_preferred: float  # share of pairs in which the model scores the longer answer higher
     ece: float | None  # expected calibration error of σ(margin), 0–1
     truncated_share: float  # of all answers, 0–1
+    by_people: int = 0  # rows whose label people gave
+    people: "PairReport | None" = None  # of those alone, where a model labelled others
 
     def plain(self) -> dict[str, object]:
-        return dict(in_words(asdict(self)))
+        told = dict(in_words(asdict(replace(self, people=None))))
+        del told["people"]
+        return told | ({"people": self.people.plain()} if self.people else {})
 
 
 def pair_report(
@@ -145,6 +150,18 @@ def _margins(results: Sequence[Result], split: str, layout: EnsembleLayout | Non
 
 
 def _report(
+    pairs: Sequence[EncodedPair], margins: Sequence[float], settings: RewardSettings, *, seed: int
+) -> PairReport:
+    """Of all pairs, and once more of those that people labelled where a model labelled others."""
+    whole = _report_of(pairs, margins, settings, seed=seed)
+    own = [i for i, pair in enumerate(pairs) if pair.row.labelled_by == PEOPLE]
+    if not 0 < len(own) < len(pairs):
+        return replace(whole, by_people=len(own))
+    people = _report_of([pairs[i] for i in own], [margins[i] for i in own], settings, seed=seed)
+    return replace(whole, by_people=len(own), people=replace(people, by_people=len(own)))
+
+
+def _report_of(
     pairs: Sequence[EncodedPair], margins: Sequence[float], settings: RewardSettings, *, seed: int
 ) -> PairReport:
     return pair_report(

@@ -8,6 +8,7 @@ from apps.common.models import longest
 from apps.common.registry import Flagged
 from apps.evaluation.models import FlaggedAnswer
 from apps.training.models import Run
+from apps.training.services.scanning import BLOCKED_PHRASE
 from workers.contract.events import DISAGREE
 
 _Kind = FlaggedAnswer.Kind
@@ -54,4 +55,4 @@ def kind_of(reason: str, run_kind: str) -> str:
         return _Kind.GUARD
     if reason.startswith(DISAGREE):
         return _Kind.DISAGREEMENT
-    return _Kind.RULE if reason.startswith(_RULE) else _Kind.OTHER
+    return _Kind.RULE if reason.startswith((_RULE, BLOCKED_PHRASE)) else _Kind.OTHER

@@ -44,6 +44,7 @@ from apps.training.models import Artifact, Checkpoint, Run
 from apps.training.selectors.protocols import refusal_of
 from apps.training.services.kinds import run_inputs
 from workers.config import recipe_presets
+from workers.contract.jobs import PEOPLE
 
 PER_PAGE = 20  # the findings of each are read
 CHOICES = 200
@@ -134,6 +135,8 @@ def _page(model: Checkpoint, judgement: Judgement, runs: list[Run]) -> dict[str,
         "groups": screen.group_views(judgement.findings),
         "beside": beside_accuracy(judgement.finding("accuracy"), judgement.ceiling),
         "ceiling": ceiling_says(judgement.ceiling) if found else [],
+        "peoples": display.peoples_splits(model.run),
+        "ai_assessed": _labelled_by_ai(found.run) if found else None,
         "top": [text_view(one) for one in found.top] if found else [],
         "bottom": [text_view(one) for one in found.bottom] if found else [],
         "reviews": reviews,
@@ -150,6 +153,13 @@ def _page(model: Checkpoint, judgement: Judgement, runs: list[Run]) -> dict[str,
         "page_title": f"{model.run.name}, step {model.step:,}",
         "nav": "reward_models",
     }
+
+
+def _labelled_by_ai(run: Run) -> Snapshot | None:
+    """What an assessment measured on, where no person labelled a row of it."""
+    dataset = assessments.dataset_of(run)
+    by = dataset.counts.get("labelled_by") if dataset else None
+    return dataset if by and PEOPLE not in by else None
 
 
 def _inputs(project: Project, run: Run) -> list[tuple[str, str, str]]:

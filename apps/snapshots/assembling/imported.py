@@ -120,7 +120,7 @@ def _add(found: Parsed, seen: dict[str, Any], kind: str, row: Any, number: int) 
     for name in row:
         if kind in COLUMNS and name not in COLUMNS[kind]:
             known = ", ".join(COLUMNS[kind])
-            raise _bad(number, str(name)[:80], f"is no column of {kind}; there are {known}")
+            raise bad_row(number, str(name)[:80], f"is no column of {kind}; there are {known}")
     clean, split = _PARSERS[kind](row, number), _split(row, number)
     if clean is None:
         found.dropped[NO_PREFERENCE] += 1
@@ -132,7 +132,7 @@ def _add(found: Parsed, seen: dict[str, Any], kind: str, row: Any, number: int) 
         if said != seen[key]:
             name = "label" if "label" in clean else "answer"
             name = "split" if said[0] == seen[key][0] else name
-            raise _bad(number, name, "differs from that of an earlier row that asks the same")
+            raise bad_row(number, name, "differs from that of an earlier row that asks the same")
         found.dropped[REPEATS] += 1
         return
     seen[key] = said
@@ -141,57 +141,59 @@ def _add(found: Parsed, seen: dict[str, Any], kind: str, row: Any, number: int) 
 
 def _demonstration(row: Mapping[str, Any], number: int) -> Row:
     if "messages" in row:
-        messages = _messages(row, "messages", number, role="user")
+        messages = messages_at(row, "messages", number, role="user")
         if len(messages) < 2 or messages[-1]["role"] != "assistant":
-            raise _bad(number, "messages", "must ask something and end with the assistant's answer")
+            raise bad_row(
+                number, "messages", "must ask something and end with the assistant's answer"
+            )
         return demonstration_row(messages[:-1], messages[-1]["content"], _about(row, number))
-    answer = _messages(row, "response", number, role="assistant")
+    answer = messages_at(row, "response", number, role="assistant")
     if len(answer) != 1 or answer[0]["role"] != "assistant":
-        raise _bad(number, "response", "must be one answer of the assistant")
-    return demonstration_row(_asked(row, number), answer[0]["content"], _about(row, number))
+        raise bad_row(number, "response", "must be one answer of the assistant")
+    return demonstration_row(asked_at(row, number), answer[0]["content"], _about(row, number))
 
 
 def _prompt(row: Mapping[str, Any], number: int) -> Row:
     answer = row.get("answer")
     items = answer if isinstance(answer, list) else [answer]
     if not all(item is None or isinstance(item, str | int | float) for item in items):
-        raise _bad(number, "answer", "must be a text, a number or a list of them")
+        raise bad_row(number, "answer", "must be a text, a number or a list of them")
     if row.get("check"):
         try:
             read_check(row["check"], answer=answer)
         except ValueError as error:
-            raise _bad(number, "check", str(error)) from None
-    return prompt_row(_asked(row, number), _about(row, number))
+            raise bad_row(number, "check", str(error)) from None
+    return prompt_row(asked_at(row, number), _about(row, number))
 
 
 def _unpaired(row: Mapping[str, Any], number: int) -> Row:
-    answer = _messages(row, "completion", number, role="assistant")
-    _says(answer, "completion", number)
+    answer = messages_at(row, "completion", number, role="assistant")
+    ends_with_answer(answer, "completion", number)
     word = str(row.get("label")).strip().casefold()
     if word not in _YES | _NO:
-        raise _bad(number, "label", "must be true or false")
+        raise bad_row(number, "label", "must be true or false")
     side = {"completion": answer, "label": word in _YES}
-    return _elsewhere(row, number, _asked(row, number), side)
+    return unvoted_row(row, number, asked_at(row, number), side)
 
 
 def _preference(row: Mapping[str, Any], number: int) -> Row | None:
     """A comparison as files have them (`labeling.formats`): its label says which answer is chosen,
     else its scores do. None where neither is preferred."""
-    sides = {name: _messages(row, f"response_{name}", number, role="assistant") for name in "ab"}
+    sides = {name: messages_at(row, f"response_{name}", number, role="assistant") for name in "ab"}
     for name, answer in sides.items():
-        _says(answer, f"response_{name}", number)
+        ends_with_answer(answer, f"response_{name}", number)
     scores = [_score(row.get(f"metadata_{name}")) for name in "ab"]
     won = row.get("gold")
     if not won:
         a, b = scores
         if a is None or b is None:
-            raise _bad(number, "gold", "is missing, and so are scores: no answer is preferred")
+            raise bad_row(number, "gold", "is missing, and so are scores: no answer is preferred")
         won = "tie" if a == b else "a" if a > b else "b"
     if won not in ("a", "b"):
         return None
     lost = "b" if won == "a" else "a"
     if sides[won] == sides[lost]:
-        raise _bad(number, f"response_{lost}", "is the same text as the other answer")
+        raise bad_row(number, f"response_{lost}", "is the same text as the other answer")
     by_side = dict(zip("ab", scores, strict=True))
     score = {
         f"{name}_score": by_side[side]
@@ -199,7 +201,7 @@ def _preference(row: Mapping[str, Any], number: int) -> Row | None:
         if by_side[side] is not None
     }
     said = {"chosen": sides[won], "rejected": sides[lost]}
-    made = _elsewhere(row, number, _asked(row, number), said, more=score) | {"chosen_side": won}
+    made = unvoted_row(row, number, asked_at(row, number), said, more=score) | {"chosen_side": won}
     made |= _category(row, number)
     models = [str(row.get(f"model_{side}") or "") for side in (won, lost)]
     return made | {"sources": models}
@@ -211,16 +213,16 @@ def _category(row: Mapping[str, Any], number: int) -> Row:
     if given is None or given == "":
         return {}
     if not isinstance(given, str | int) or isinstance(given, bool):
-        raise _bad(number, "category", "must be a text")
+        raise bad_row(number, "category", "must be a text")
     name = str(given).strip()
     if not 1 <= len(name) <= LONGEST_CATEGORY:
-        raise _bad(number, "category", f"must be a text of 1 to {LONGEST_CATEGORY} characters")
+        raise bad_row(number, "category", f"must be a text of 1 to {LONGEST_CATEGORY} characters")
     return {"category": name}
 
 
-def _says(messages: Messages, name: str, number: int) -> None:
+def ends_with_answer(messages: Messages, name: str, number: int) -> None:
     if messages[-1]["role"] != "assistant":
-        raise _bad(number, name, "must end with a message of the assistant")
+        raise bad_row(number, name, "must end with a message of the assistant")
 
 
 def _score(about: Any) -> float | None:
@@ -232,7 +234,7 @@ def _score(about: Any) -> float | None:
     return score if math.isfinite(score) else None
 
 
-def _elsewhere(
+def unvoted_row(
     row: Mapping[str, Any],
     number: int,
     prompt: Messages,
@@ -242,7 +244,7 @@ def _elsewhere(
     """Columns as rows of votes have them, with no vote behind."""
     about = _about(row, number).get("metadata") or {}
     if not isinstance(about, Mapping):
-        raise _bad(number, "metadata", "must be an object")
+        raise bad_row(number, "metadata", "must be an object")
     group = row.get("group") or row.get("topic") or loose_key(prompt)
     return {
         "prompt": prompt,
@@ -268,29 +270,29 @@ _PARSERS: Mapping[str, Callable[[Mapping[str, Any], int], Row | None]] = {
 }
 
 
-def _asked(row: Mapping[str, Any], number: int) -> Messages:
-    messages = _messages(row, "prompt", number, role="user")
+def asked_at(row: Mapping[str, Any], number: int) -> Messages:
+    messages = messages_at(row, "prompt", number, role="user")
     if messages[-1]["role"] != "user":
-        raise _bad(number, "prompt", "must end with a message of the user")
+        raise bad_row(number, "prompt", "must end with a message of the user")
     return messages
 
 
-def _messages(row: Mapping[str, Any], name: str, number: int, *, role: str) -> Messages:
+def messages_at(row: Mapping[str, Any], name: str, number: int, *, role: str) -> Messages:
     if row.get(name) is None:
-        raise _bad(number, name, "is missing")
+        raise bad_row(number, name, "is missing")
     try:
         messages = messages_from(row[name], role=role)
     except BadMessages as error:
-        raise _bad(number, name, str(error)) from error
+        raise bad_row(number, name, str(error)) from error
     if not messages[-1]["content"].strip():
-        raise _bad(number, name, "is empty")
+        raise bad_row(number, name, "is empty")
     return messages
 
 
 def _about(row: Mapping[str, Any], number: int) -> Mapping[str, Any]:
     for name in ("group", "topic", "source", "licence"):
         if not isinstance(row.get(name) or "", str):
-            raise _bad(number, name, "must be text")
+            raise bad_row(number, name, "must be text")
     return row
 
 
@@ -298,11 +300,11 @@ def _split(row: Mapping[str, Any], number: int) -> str:
     given = row.get("split") or ""
     name = _SPLIT_NAMES.get(given, "") if isinstance(given, str) else ""
     if given and not name:
-        raise _bad(number, "split", f"must be one of {', '.join(_SPLIT_NAMES)}")
+        raise bad_row(number, "split", f"must be one of {', '.join(_SPLIT_NAMES)}")
     return name
 
 
-def _bad(number: int, name: str, what: str) -> DomainError:
+def bad_row(number: int, name: str, what: str) -> DomainError:
     return DomainError(
         f"Row {number}: {name} {what}.", code="bad_row", row=number, field=name, details=what
     )
@@ -391,7 +393,7 @@ def _as_named(parsed: Parsed, units: Sequence[int]) -> list[str]:
                 f"same prompt, is in {other.split}"
             )
         if what:
-            parsed.refused.append(_bad(one.number, "split", what))
+            parsed.refused.append(bad_row(one.number, "split", what))
         else:
             first.setdefault((unit, one.split == TRAIN), one)
         splits.append("" if what else one.split)

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from workers.contract.jobs import PEOPLE
+
 # How licences are named here → how Hugging Face names them.
 _LICENCES = {
     "apache-2.0": "apache-2.0",
@@ -84,6 +86,8 @@ COLUMNS = {
     "active_ms": "active time on the pair, milliseconds",
     "revision": "1 for a first vote, more for a changed one",
     "cast_at": "when, ISO 8601",
+    "labelled_by": "people, or the model that labelled the row: `ai:` and its name",
+    "principle": "by which the model labelled the row; empty where people did",
     "source": "where the text comes from",
     "licence": "of the text",
 }
@@ -101,7 +105,8 @@ SPLITS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folder:
-    """What a card describes. `splits`: rows by name, in order; `columns`: names in order."""
+    """What a card describes. `splits`: rows by name, in order; `columns`: names in order;
+    `labelled_by`: training rows by who labelled them, empty where all are people's."""
 
     title: str
     kind: str
@@ -113,6 +118,7 @@ class Folder:
     warnings: Sequence[str] = ()
     facts: Sequence[tuple[str, str]] = ()
     notes: Sequence[str] = field(default_factory=tuple)
+    labelled_by: Mapping[str, int] = field(default_factory=dict)
 
 
 def card_text(folder: Folder) -> str:
@@ -141,7 +147,7 @@ def _header(folder: Folder) -> str:
     if folder.languages:
         fields["language"] = list(folder.languages)
     fields["task_categories"] = ["text-generation"]
-    fields["tags"] = _TAGS[folder.kind]
+    fields["tags"] = _tags(folder)
     fields["size_categories"] = [_size(sum(folder.splits.values()))]
     fields["configs"] = [
         {
@@ -150,6 +156,14 @@ def _header(folder: Folder) -> str:
         }
     ]
     return header_text(fields)
+
+
+def _tags(folder: Folder) -> list[str]:
+    tags = list(_TAGS[folder.kind])
+    models = set(folder.labelled_by) - {PEOPLE}
+    if models and PEOPLE not in folder.labelled_by:
+        tags.remove("human-feedback")
+    return [*tags, "ai-feedback"] if models else tags
 
 
 def _body(folder: Folder) -> str:

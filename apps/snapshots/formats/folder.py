@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from apps.common.row_files import json_line
 from apps.snapshots.assembling.rows import Row
-from apps.snapshots.display import recipe_facts
+from apps.snapshots.display import card_facts
 from apps.snapshots.formats.card import Folder, card_text
 
 FORMAT = 1  # of the tree; raised when a reader of the old one would misread the new one
@@ -80,6 +80,7 @@ def _readme(files: Mapping[str, Sequence[Row]], card: Mapping[str, Any]) -> str:
             licences=card["licences"],
             languages=card.get("languages", []),
             warnings=card["warnings"],
-            facts=recipe_facts(card["recipe"]),
+            facts=card_facts(card),
+            labelled_by=card.get("labelled_by", {}),
         )
     )

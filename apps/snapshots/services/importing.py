@@ -61,11 +61,11 @@ def snapshot_import(
     placed = place_rows(parsed)
     if parsed.refused:
         raise parsed.refused[0]
-    _require_rows(placed)
+    require_rows(placed)
     snapshot = draft_make(
         project=project, name=name, kind=kind, recipe={"imported": True}, user=user
     )
-    _freeze(snapshot, placed, parsed.dropped)
+    placed_freeze(snapshot, placed, parsed.dropped)
     return snapshot
 
 
@@ -91,7 +91,7 @@ def dataset_from_file(
     )
     tell("Comparing prompts", 0, 0)
     placed = place_rows(parsed, half=job.settings.get("half", ""))
-    overlap = _leave_out_overlap(job, placed, parsed)
+    overlap = leave_out_overlap(job.project, placed, parsed)
     places = {number: place for place, number in enumerate(found.numbers)}
     problems = [RowProblem(e.row or 0, _field(e, found, places), e.details) for e in parsed.refused]
     report = _report(job, found, parsed, placed, overlap)
@@ -106,7 +106,7 @@ def dataset_from_file(
             f"Training rows ask what {names} holds out. Check the file again.",
             code="held_out_elsewhere",
         )
-    _require_rows(placed)
+    require_rows(placed)
     _forget_attempts(job)
     tell("Writing the files", 0, 0)
     snapshot = draft_make(
@@ -117,7 +117,7 @@ def dataset_from_file(
         user=job.created_by,
     )
     about = {"file": job.file_name, "file_sha256": job.file_sha256}
-    _freeze(
+    placed_freeze(
         snapshot,
         placed,
         parsed.dropped,
@@ -144,11 +144,11 @@ def _forget_attempts(job: ImportJob) -> None:
         draft.delete()
 
 
-def _leave_out_overlap(job: ImportJob, placed: Placed, parsed: Parsed) -> list[dict[str, Any]]:
+def leave_out_overlap(project: Project, placed: Placed, parsed: Parsed) -> list[dict[str, Any]]:
     """Takes training rows out whose prompts other datasets of the project hold out, or nearly:
     [{"snapshot", "name", "rows"}]."""
     asked = [prompt_text(one.prompt) for one in placed.files.get(TRAIN, ())]
-    held_by = held_out_by(asked, held_out_texts(project=job.project))
+    held_by = held_out_by(asked, held_out_texts(project=project))
     if not held_by:
         return []
     rows = placed.files[TRAIN]
@@ -202,13 +202,13 @@ def _rows(placed: Placed) -> Iterable[Given]:
     return (one for rows in placed.files.values() for one in rows)
 
 
-def _require_rows(placed: Placed) -> None:
+def require_rows(placed: Placed) -> None:
     measures = any("check" in one.row or "category" in one.row for one in _rows(placed))
     if not placed.files.get(TRAIN) and not measures:
         raise DomainError("There are no rows to import.", code="empty_snapshot", field="rows")
 
 
-def _freeze(
+def placed_freeze(
     snapshot: Snapshot,
     placed: Placed,
     dropped: Mapping[str, int],
@@ -216,7 +216,10 @@ def _freeze(
     about: Mapping[str, Any] | None = None,
     finish: Callable[[], None] | None = None,
 ) -> None:
-    """Write and seal the draft; `finish` is called in the transaction that seals it."""
+    """Write and seal the draft; `finish` is called in the transaction that seals it.
+
+    about: what else the card and the counts say; it stands in place of what an import says there.
+    """
     with at_work(snapshot), scratch() as folder:
         files = {name: [one.row for one in rows] for name, rows in placed.files.items()}
         rows = [row for of in files.values() for row in of]
@@ -239,6 +242,6 @@ def _freeze(
         }
         write_folder(folder, files, card_of(card, snapshot.recipe, counts))
         with transaction.atomic():
-            seal(snapshot, folder, counts=counts | card, rows=[])
+            seal(snapshot, folder, counts=card | counts, rows=[])
             if finish is not None:
                 finish()

@@ -4,6 +4,9 @@ Whatever one part holds out is trained on nowhere: training rows of the others w
 same, or nearly, are left out and counted. The fates of comparisons are taken over from parts of the
 same project, so that votes can be traced through a mixture. Rows of another project come without
 them, like rows labelled elsewhere: whoever administers both projects may take them over.
+
+Where a model labelled rows of one part, every row says who labelled it, and what the mixture is
+measured on is people's: rows of a model's are left out of a split that has any of theirs.
 """
 
 import json
@@ -18,10 +21,11 @@ from typing import Any
 from apps.accounts.models import Project, User
 from apps.common.errors import Unprocessable
 from apps.snapshots import dispatch, progress
+from apps.snapshots.assembling.ai_feedback import LABELLED_BY, is_peoples, labelled_counts
 from apps.snapshots.assembling.imported import REPEATS, SEED, group_of, name_recurring
 from apps.snapshots.assembling.rows import Row, prompt_text
 from apps.snapshots.formats.folder import write_folder
-from apps.snapshots.models import IMPORTED, MIXTURE, Snapshot, SnapshotRow
+from apps.snapshots.models import AI_FEEDBACK, IMPORTED, MIXTURE, Snapshot, SnapshotRow
 from apps.snapshots.recipe import HELDOUT_ANNOTATORS, PRIVATE_SPLITS, TRAIN, in_order
 from apps.snapshots.selectors.prompts import (
     asked_in,
@@ -35,6 +39,7 @@ from apps.snapshots.services.importing import ELSEWHERE
 from apps.snapshots.services.writing import card_of
 from apps.snapshots.storage import KEY, artifact_store, dataset_key, scratch
 from measures.splits import unit_hash
+from workers.contract.jobs import PEOPLE
 
 MOST_PARTS = 10
 MOST_REPEATS = 20  # of one row
@@ -48,6 +53,7 @@ _ABSENT: Mapping[str, Any] = {
     "decided_at": None,
     "answer": None,
     "votes": 0,
+    LABELLED_BY: PEOPLE,
 }
 
 
@@ -175,6 +181,7 @@ def mixture_freeze(snapshot: Snapshot, tell: progress.Tell) -> None:
     read = [dict(_read(one.snapshot, of=snapshot.project_id)) for one in parts]
     tell(progress.MIX)
     dropped: Counter[str] = Counter()
+    _measure_on_people(parts, read, dropped)
     _leave_out_held_out(parts, read, snapshot.project, dropped)
     files = _mixed(parts, read, repeat=recipe["repeat"], dropped=dropped)
     if not files.get(TRAIN):
@@ -197,11 +204,12 @@ def mixture_freeze(snapshot: Snapshot, tell: progress.Tell) -> None:
             for one in parts
         ],
         "dropped": dict(dropped),
-        "warnings": _warnings(parts),
+        "warnings": _warnings(parts, rows),
     }
     card = {
         "kind": snapshot.kind,
         "title": snapshot.get_kind_display().capitalize(),
+        **labelled_counts(rows[TRAIN]),
         "licences": sorted({row.get("licence") or "" for row in every} - {""}),
         "sources": sorted({row.get("source") or "" for row in every} - {""}),
         **elsewhere,
@@ -253,6 +261,22 @@ def _read(snapshot: Snapshot, *, of: str) -> Iterator[tuple[str, list[_Line]]]:
         yield split, lines
 
 
+def _measure_on_people(
+    parts: Sequence[Part], read: Sequence[dict[str, list[_Line]]], dropped: Counter[str]
+) -> None:
+    """Rows that a model labelled are left out of every split but the training one that has rows
+    people labelled."""
+    for split in {name for files in read for name in files} - {TRAIN}:
+        lines = [line for files in read for line in files.get(split, ())]
+        if not any(is_peoples(line.row) for line in lines):
+            continue
+        for one, files in zip(parts, read, strict=True):
+            kept = [line for line in files.get(split, ()) if is_peoples(line.row)]
+            if n := len(files.get(split, ())) - len(kept):
+                files[split] = kept
+                dropped[f"of {one.snapshot.name}: labelled by AI, and measured on people's"] += n
+
+
 def _leave_out_held_out(
     parts: Sequence[Part],
     read: Sequence[dict[str, list[_Line]]],
@@ -261,7 +285,11 @@ def _leave_out_held_out(
 ) -> None:
     """Training rows whose prompts another part holds out, or nearly; those of another project's
     part also where any dataset of this project does, as with a file that is imported."""
-    held_out = {one.snapshot: texts_held_out(one.snapshot) for one in parts}
+    held_out = {
+        one.snapshot: texts_held_out(one.snapshot)
+        for one, files in zip(parts, read, strict=True)
+        if _holds_out(one.snapshot, files)
+    }
     foreign = any(one.snapshot.project_id != project.pk for one in parts)
     here = held_out_texts(project=project) if foreign else {}
     for one, files in zip(parts, read, strict=True):
@@ -274,6 +302,13 @@ def _leave_out_held_out(
         files[TRAIN] = [line for line, text in zip(lines, asked, strict=True) if text not in held]
         if n := len(lines) - len(files[TRAIN]):
             dropped[f"of {one.snapshot.name}: its prompt is held out"] += n
+
+
+def _holds_out(snapshot: Snapshot, files: Mapping[str, Sequence[_Line]]) -> bool:
+    """Whether anything that the part holds out is measured on: a model's rows may be left out."""
+    if AI_FEEDBACK not in snapshot.recipe:
+        return True
+    return any(lines for split, lines in files.items() if split != TRAIN)
 
 
 def _mixed(
@@ -363,7 +398,17 @@ def _fates(snapshot: Snapshot, files: Mapping[str, Sequence[_Line]]) -> Iterator
         yield from made.values()
 
 
-def _warnings(parts: Sequence[Part]) -> list[str]:
+def _warnings(parts: Sequence[Part], rows: Mapping[str, Sequence[Row]]) -> list[str]:
+    held = {name: of for name, of in rows.items() if name != TRAIN}
+    unseen = [name for name, of in held.items() if not any(map(is_peoples, of))]
+    told = (
+        [
+            f"No person labelled a row of {', '.join(unseen)}: accuracy there is agreement with a "
+            "model."
+        ]
+        if unseen
+        else []
+    )
     left = sorted(
         {
             one.snapshot.name
@@ -372,10 +417,11 @@ def _warnings(parts: Sequence[Part]) -> list[str]:
         }
     )
     if not left:
-        return []
+        return told
     return [
+        *told,
         f"Private rows, and rows of held-out annotators, of {', '.join(left)} are not in the "
-        "mixture: measure them with the dataset itself."
+        "mixture: measure them with the dataset itself.",
     ]
 
 

@@ -24,7 +24,7 @@ from apps.snapshots import progress
 from apps.snapshots.assembling.gate import Proof, prove, require_clean
 from apps.snapshots.assembling.material import BY_RULING, Assembly, SplitLine
 from apps.snapshots.assembling.rows import Row, Texts, preference_rows, unpaired_rows
-from apps.snapshots.display import recipe_facts
+from apps.snapshots.display import card_facts, labels_words
 from apps.snapshots.formats import Shape
 from apps.snapshots.formats.card import Folder, card_text
 from apps.snapshots.formats.folder import FORMAT, write_folder
@@ -135,13 +135,15 @@ def card_of(
     about: dict[str, Any], recipe: dict[str, Any], counts: dict[str, Any]
 ) -> dict[str, Any]:
     numbers = {name: value for name, value in counts.items() if name != "warnings"}
-    return {
+    said = {
         "format": FORMAT,
         "recipe": recipe,
         "counts": numbers,
         "warnings": counts["warnings"],
         **about,
     }
+    words = labels_words(said)
+    return said | ({"labels": words} if words else {})
 
 
 def rows_of(snapshot: Snapshot, assembly: Assembly, recipe: SnapshotRecipe) -> list[SnapshotRow]:
@@ -328,7 +330,8 @@ def folder_of(
         licences=card.get("licences", []),
         languages=card.get("languages") or languages_of(snapshot),
         warnings=card.get("warnings", []),
-        facts=recipe_facts(card.get("recipe", {})),
+        facts=card_facts(card),
+        labelled_by=card.get("labelled_by", {}),
     )
 
 

@@ -163,7 +163,7 @@ class RunForm(SweepForm, NeedsForm):
         for option in self.options.values():
             if option.name == "guards":  # the table of rules stands for it
                 continue
-            field = _config_field(option)
+            field = config_field(option)
             default = None if option.option.chosen else option.default
             field.initial = _shown(option, start.pop(option.name, default))
             field.hide_optional = not option.optional  # blank means the default
@@ -381,7 +381,7 @@ def _role_choices(
     return [(title, choices) for title, choices in groups if choices]
 
 
-def _config_field(one: SettingField) -> forms.Field:
+def config_field(one: SettingField) -> forms.Field:
     """A form field of the setting's type; limits are checked by `settings_for`."""
     common = {"label": one.name, "required": False, "help_text": _help(one)}
     if one.type == "bool":

@@ -16,6 +16,7 @@ from apps.training.models import Checkpoint, Run, RunAttempt, RunInput
 from apps.training.selectors.reference import baseline_of
 from apps.training.selectors.runs import checkpoint_for_use, checkpoints
 from apps.training.services.queueing import place_now, runs_admit
+from apps.training.services.scanning import phrases_of, scan_send
 from workers.artifacts import MANIFEST, ArtifactError, Store, StoreUnreachable
 from workers.contract import wire
 from workers.contract.events import Fault
@@ -74,12 +75,16 @@ def run_end(
     """Give the run its outcome, and tell the runs that wait for it."""
     run.state = state
     run.ended_at = timezone.now()
+    # Without phrases there is nothing to look for, and those of tomorrow find what ends tomorrow.
+    run.scanned_at = None if phrases_of(run) else run.ended_at
     run.eta_s = None
     run.failure_kind, run.fault, run.failure_message = kind[:60], fault[:14], message
     if summary is not None:
         run.summary = summary
     run.save()
     after_commit(runs_admit)
+    if run.scanned_at is None:
+        after_commit(scan_send, run_id=run.pk)
     run_ended(run)
     for row in RunInput.objects.filter(upstream=run, run__state=Run.State.WAITING):
         waiting = run_locked(row.run_id)

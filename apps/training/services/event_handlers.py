@@ -13,6 +13,7 @@ from apps.training.models import Artifact, Checkpoint, Run, RunAttempt, RunInput
 from apps.training.models import Sample as SampleRow
 from apps.training.selectors.results import FLAGGED
 from apps.training.services.attempts import INTERRUPTED, run_end, run_fail_or_retry
+from apps.training.services.scanning import sample_scan
 from workers.contract.events import (
     Alert,
     ArtifactSaved,
@@ -86,8 +87,11 @@ def apply(run: Run, attempt: RunAttempt, envelope: Envelope, at: datetime) -> No
                 kl=_number(event.kl, "kl"),
                 tokens=None if event.tokens is None else _whole(event.tokens, "tokens"),
             )
-            if kept.bucket == FLAGGED:
-                answer_flagged(run, Flagged(kept.step, kept.prompt, kept.response, sample=kept))
+            reason = sample_scan(run, kept)
+            if reason or kept.bucket == FLAGGED:
+                answer_flagged(
+                    run, Flagged(kept.step, kept.prompt, kept.response, reason, sample=kept)
+                )
         case Alert() as event:
             if event.severity not in _SEVERITIES:
                 raise ContractError(f"Alert.severity: {event.severity!r} is unknown")

@@ -19,6 +19,7 @@ from apps.training.selectors.estimates import Estimate, run_estimate
 from apps.training.selectors.queueing import nobody_runs_code, reward_functions
 from apps.training.selectors.space import space_used
 from apps.training.services.attempts import run_dispatch
+from apps.training.services.constitution import constitution_applied
 from apps.training.services.held_out import judge_check, prompts_check
 from apps.training.services.kinds import (
     KEEP_LITTLE,
@@ -87,6 +88,8 @@ def run_launch(
     """
     name, override_reason = storable(name.strip()), storable(override_reason)
     idempotency_key = storable(idempotency_key)
+    if kind == Run.Kind.GENERATE and isinstance(config, Mapping):
+        config = constitution_applied(project=project, config=config)
     _check_plain(kind, name, config, seed, queue, idempotency_key)
     launcher = launcher or launcher_of(layout)
     needs_check(kind=kind, layout=layout, processes=processes, launcher=launcher, priority=priority)

@@ -16,6 +16,7 @@ from apps.training.services.housekeeping import folders_delete
 from apps.training.services.intermediates import intermediates_expire
 from apps.training.services.queueing import log, run_send, runs_admit
 from apps.training.services.receiving import ends_parked, parked_apply, spool_import_stored
+from apps.training.services.scanning import scans_sweep
 from workers.artifacts import StoreUnreachable
 from workers.contract.events import Fault
 
@@ -46,6 +47,12 @@ def runs_sweep() -> Counter[str]:
             done["deleted"] += deleted
     except Exception:
         log.exception("deleting files that nothing needs")
+        done["error"] += 1
+    try:
+        if sent := scans_sweep():
+            done["scanned"] += sent
+    except Exception:
+        log.exception("looking for blocked phrases in the answers of ended runs")
         done["error"] += 1
     for run_id in Run.objects.filter(state__in=Run.LIVE_STATES).values_list("pk", flat=True):
         try:

@@ -21,6 +21,7 @@ from apps.training.screens import rollback
 from apps.training.screens.checks import check_result, layouts_of
 from apps.training.screens.estimate import form_estimate
 from apps.training.selectors import pages
+from apps.training.selectors.constitution import constitution_current
 from apps.training.selectors.queueing import why_it_waits
 from apps.training.services.kinds import OPTIMISED
 from workers.config import preset_purposes, recipe_presets
@@ -121,6 +122,9 @@ def _page(request: Request, kind: str, form: RunForm, **more: Any) -> HttpRespon
         "page_title": f"New run: {label}",
         "nav": "runs",
         "answers": AnswersForm(prefix=TRIED) if kind in OPTIMISED else None,
+        "constitution": constitution_current(project=request.project)
+        if kind == Run.Kind.GENERATE
+        else None,
     }
     status = 422 if form.errors or more else 200
     return render(request, "training/new.html", context | more, status=status)

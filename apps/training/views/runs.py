@@ -27,6 +27,7 @@ from apps.training.selectors.intermediates import removal_of, resume_lost
 from apps.training.selectors.queueing import queue_words, why_it_waits
 from apps.training.services.held_out import judge_of, judge_people
 from apps.training.services.kinds import POLICIES, REPEATED
+from apps.training.services.revisions import revisions_dataset, revisions_file
 from apps.training.services.rollback import START_ROLE
 from apps.training.views.launch import KINDS
 from workers.config import recipe_config, recipe_fields
@@ -211,6 +212,9 @@ def _overview(request: Request, run: Run) -> dict[str, Any]:
         "may_promote": run.kind in POLICIES,
         "artifacts": pages.artifacts_of(run),
         "attempts": list(run.attempts.order_by("number")),
+        "constitution": run.config.get("constitution"),
+        "revisions": revisions_file(run),
+        "revised": revisions_dataset(run) if run.kind == Run.Kind.GENERATE else None,
         "splits": display.reward_splits(run),
         "traits": display.imitation_traits(run),
         "looks": looks_of_run(run.pk),
