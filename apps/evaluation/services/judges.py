@@ -8,6 +8,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
@@ -44,7 +45,7 @@ from apps.training.services.kinds import ANSWERING, REWARDS
 from apps.training.services.launching import LONGEST_NAME
 from measures.splits import unit_hash
 from workers.artifacts import ArtifactError
-from workers.config import SettingsError, recipe_config, settings_for
+from workers.config import SettingsError, settings_for
 from workers.contract.wire import QUEUE_CPU
 
 log = logging.getLogger(__name__)
@@ -150,13 +151,12 @@ def _config_checked(judge: Judge, model: Checkpoint, config: Mapping[str, Any]) 
         raise Conflict("Its files were removed.", code="files_removed", field="model")
     given = {name: value for name, value in config.items() if name not in _OF_A_RUN}
     try:
-        settings_for("judge", given, new=True)
+        settings = settings_for("judge", given, new=True)
     except SettingsError as error:
         field, _, words = error.errors[0].partition(": ")
         raise DomainError(words or field, code="bad_config", field=field) from None
     # Whole, so that a later default changes no version.
-    whole = recipe_config("judge", given)
-    return {name: value for name, value in whole.items() if name not in _OF_A_RUN}
+    return {name: value for name, value in asdict(settings).items() if name not in _OF_A_RUN}
 
 
 @transaction.atomic

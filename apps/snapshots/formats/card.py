@@ -37,6 +37,7 @@ _TAGS = {
     "unpaired": ["preference", "human-feedback", "kto", "trl"],
     "demonstrations": ["instruction-tuning", "trl"],
     "prompts": ["prompts", "trl"],
+    "pairs": ["pairs"],
 }
 COLUMNS = {
     "prompt": "what was asked",

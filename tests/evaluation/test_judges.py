@@ -1,0 +1,329 @@
+"""Judges: versions, verdicts that can be no votes, what one is worth beside people."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+from django.utils import timezone
+from pytest_django.fixtures import Settings
+
+from apps.accounts.models import Membership, Project, User
+from apps.common.errors import Conflict, DomainError
+from apps.evaluation.models import JudgeRun, JudgeVerdict, JudgeVersion
+from apps.evaluation.selectors.judges import (
+    Part,
+    Scope,
+    is_calibrated,
+    measurement_of,
+    part_of,
+    trials_of,
+)
+from apps.evaluation.services.judge_sweep import judges_sweep
+from apps.evaluation.services.judge_worth import judge_measure, judge_tune, pairs_presort
+from apps.evaluation.services.judges import version_make
+from apps.labeling.models import Comparison, Vote
+from apps.monitoring.models import Incident
+from apps.snapshots.selectors.snapshots import snapshot_search
+from apps.snapshots.storage import artifact_store
+from tests.evaluation.judged import (
+    answered,
+    first_is_better,
+    judge_of,
+    longer_is_better,
+    model_of,
+    names,
+    right,
+    voted,
+)
+
+ALL = Scope()
+
+
+@pytest.fixture(autouse=True)
+def artifacts(tmp_path: Path, settings: Settings) -> None:
+    settings.ARTIFACTS_URL = str(tmp_path / "artifacts")
+
+
+def measured(version: JudgeVersion, user: User, answer, **about):
+    asked = judge_measure(version=version, scope=ALL, user=user, **about)
+    if isinstance(asked, JudgeRun):
+        answered(asked, answer)
+    found = measurement_of(version)
+    assert found is not None
+    return found
+
+
+def test_the_same_settings_are_the_same_version_and_others_a_new_one(
+    project: Project, emil: User
+) -> None:
+    version = judge_of(project, emil)
+    judge, model = version.judge, version.model
+    same = version_make(judge=judge, model=model, config={}, user=emil)
+    other = version_make(judge=judge, model=model, config={"rubric": "Be brief."}, user=emil)
+    assert same == version
+    assert (other.number, other.config["rubric"]) == (2, "Be brief.")
+    assert not is_calibrated(other)
+
+
+def test_a_bad_prompt_is_refused_at_its_field(project: Project, emil: User) -> None:
+    with pytest.raises(DomainError) as refused:
+        judge_of(project, emil, prompt="Which is better?")
+    assert refused.value.field == "prompt"
+
+
+def test_the_database_refuses_a_judge_as_annotator_member_or_person(
+    project: Project, emil: User
+) -> None:
+    voted(project, 1)
+    judge = judge_of(project, emil).judge_id
+    vote = Vote.objects.first()
+    assert vote is not None
+    statements = (
+        "insert into labeling_answer (project_id, task_id, kind, slot_id, annotator_id, choice,"
+        " values, shown, left_is, criteria, reasons, rationale, flags, idempotency_key, source,"
+        " revision, is_current, cast_at, chosen_id) select project_id, task_id, kind, slot_id, %s,"
+        " choice, values, shown, left_is, criteria, reasons, rationale, flags, 'x', source,"
+        " revision, false, cast_at, chosen_id from labeling_answer limit 1",
+        "insert into accounts_membership (project_id, user_id, role, paused_reason, created_at,"
+        " updated_at) select project_id, %s, role, '', now(), now() from accounts_membership"
+        " limit 1",
+        "update accounts_user set id = %s where id = (select min(id) from accounts_user)",
+    )
+    for statement in statements:
+        with (
+            pytest.raises(IntegrityError, match="a judge is no"),
+            transaction.atomic(),
+            connection.cursor() as cursor,
+        ):
+            cursor.execute(statement, [judge])
+    person = User.objects.order_by("pk").first()
+    assert person is not None
+    with (
+        pytest.raises(IntegrityError, match="a person has this id"),
+        transaction.atomic(),
+        connection.cursor() as cursor,
+    ):
+        cursor.execute("update evaluation_judge set id = %s", [person.pk])
+    assert not Membership.objects.filter(user=judge).exists()
+
+
+def test_a_judge_sees_neither_votes_nor_sources(project: Project, emil: User) -> None:
+    voted(project, 4, models=("ours", "theirs"))
+    asked = judge_measure(version=judge_of(project, emil), scope=ALL, user=emil)
+    assert isinstance(asked, JudgeRun)
+    (row, *_) = artifact_store().lines(f"{asked.pairs.uri}/pairs.jsonl")
+    assert set(row) == {"pair", "prompt", "response_a", "response_b"}
+    assert "theirs" not in str(row)
+    assert not snapshot_search(project=project).exists()  # nothing that anybody trains on
+
+
+def test_verdicts_are_taken_once_and_only_new_pairs_are_asked_about(
+    project: Project, emil: User
+) -> None:
+    voted(project, 5)
+    version = judge_of(project, emil)
+    asked = judge_measure(version=version, scope=ALL, user=emil)
+    answered(asked, right())
+    judges_sweep()
+    assert JudgeVerdict.objects.count() == 5
+    assert Vote.objects.count() == 10
+    voted(project, 3, start=5)
+    again = judge_measure(version=version, scope=ALL, user=emil)
+    assert isinstance(again, JudgeRun)
+    assert again.pairs.counts["rows"] == {"pairs": 3}
+
+
+def test_under_twenty_shared_pairs_nothing_is_said(project: Project, emil: User) -> None:
+    voted(project, 19)
+    version = judge_of(project, emil)
+    found = measured(version, emil, right(), share=1.0)
+    assert "20" in found.refused
+    assert not is_calibrated(version)
+
+
+def test_a_fair_judge_saves_votes_under_the_ceiling_and_has_no_fault(
+    project: Project, emil: User
+) -> None:
+    voted(project, 300, votes=2, seed=1)
+    version = judge_of(project, emil)
+    found = measured(version, emil, right())
+    figures = found.figures
+    assert is_calibrated(version)
+    assert 0.3 < found.n_pairs / 300 < 0.7
+    assert names(figures["biases"]) == set()
+    assert figures["agreement"]["value"] > 0.6
+    ppi = figures["ppi"]
+    assert 0 < ppi["saved"] <= ppi["alpha"]["value"] + 0.1
+    width = {name: ppi[name]["high"] - ppi[name]["low"] for name in ("people", "ppi")}
+    assert width["ppi"] < 1.05 * width["people"]
+    assert figures["more"]["one"] > 0
+    assert figures["all_votes"]["n"] == 600
+
+
+@pytest.mark.parametrize(
+    ("answer", "fault"), [(longer_is_better, "length"), (first_is_better, "position")]
+)
+def test_a_judges_taste_is_named_with_its_size(project: Project, emil: User, answer, fault) -> None:
+    voted(project, 200, seed=2)
+    found = measured(judge_of(project, emil), emil, answer, share=1.0)
+    assert fault in names(found.figures["biases"])
+    (one,) = [row for row in found.figures["biases"] if row["name"] == fault]
+    assert one["size"] > 0.3
+
+
+def test_the_judge_alone_misses_what_people_say_and_people_with_it_do_not(
+    project: Project, emil: User
+) -> None:
+    voted(project, 200, seed=3)
+    found = measured(judge_of(project, emil), emil, longer_is_better)
+    ppi = found.figures["ppi"]
+    assert ppi["judge"]["low"] > 0.8
+    assert ppi["ppi"]["low"] < 0.5 < ppi["ppi"]["high"]
+
+
+def test_a_judge_that_prefers_its_own_family_is_named(project: Project, emil: User) -> None:
+    voted(project, 200, seed=4, models=("gpt-7", "llama-9"))
+    model = model_of(project)
+    model.run.config = {"model": "openai/gpt-8-mini", "url": "http://x"}
+    model.run.save()
+    version = judge_of(project, emil, name="Gip")
+    version.model = model
+    version.save()
+
+    def own(pair, a_first):
+        return 0.9 if a_first else 0.1
+
+    found = measured(version, emil, own, share=1.0)
+    assert "family" in names(found.figures["biases"])
+
+
+def test_a_reward_model_reads_answers_alone(project: Project, emil: User) -> None:
+    voted(project, 60)
+    version = judge_of(project, emil, kind="reward")
+    found = measured(version, emil, right(), share=1.0)
+    assert found.figures["flips"]["value"] is None
+    assert found.figures["position"]["value"] is None
+
+
+def test_another_fingerprint_is_another_version_without_figures(
+    project: Project, emil: User
+) -> None:
+    voted(project, 60)
+    version = judge_of(project, emil)
+    answered(judge_measure(version=version, scope=ALL, user=emil), right(), fingerprint="fp-1")
+    version.refresh_from_db()
+    assert (version.fingerprint, is_calibrated(version)) == ("fp-1", True)
+    voted(project, 20, start=60)
+    answered(judge_measure(version=version, scope=ALL, user=emil), right(), fingerprint="fp-2")
+    version.refresh_from_db()
+    new = version.judge.versions.get(number=2)
+    assert not is_calibrated(version)
+    assert (new.fingerprint, new.verdicts.count()) == ("fp-2", 20)
+    assert "fp-2" in version.changed_because
+    assert Incident.objects.get(rule="judge_changed").severity == "critical"
+    with pytest.raises(Conflict) as refused:
+        judge_measure(version=version, scope=ALL, user=emil)
+    assert refused.value.code == "judge_changed"
+
+
+def test_a_judge_swapped_behind_its_address_is_uncalibrated_within_the_hour(
+    project: Project, emil: User
+) -> None:
+    """Without a fingerprint: the same pairs are asked every hour, and the answers differ."""
+    voted(project, 60)
+    version = judge_of(project, emil)
+    answered(judge_measure(version=version, scope=ALL, user=emil), right(9.0))
+    (probe,) = version.runs.filter(purpose="probe")
+    answered(probe, right(9.0))
+    assert version.runs.filter(purpose="probe").count() == 1
+    JudgeVersion.objects.update(probe_at=timezone.now() - timedelta(seconds=1))
+    judges_sweep()
+    steady = version.runs.filter(purpose="probe").latest("created_at")
+    answered(steady, right(9.0))
+    version.refresh_from_db()
+    assert is_calibrated(version)
+    assert version.probe_at is not None
+    assert version.probe_at <= timezone.now() + timedelta(hours=1)
+    JudgeVersion.objects.update(probe_at=timezone.now() - timedelta(seconds=1))
+    judges_sweep()
+    swapped = version.runs.filter(purpose="probe").latest("created_at")
+    answered(swapped, right(-9.0))
+    version.refresh_from_db()
+    assert not is_calibrated(version)
+    assert Incident.objects.filter(rule="judge_changed").exists()
+
+
+def test_a_run_that_fails_is_said_and_asked_again(project: Project, emil: User) -> None:
+    voted(project, 30)
+    version = judge_of(project, emil)
+    asked = judge_measure(version=version, scope=ALL, user=emil)
+    assert isinstance(asked, JudgeRun)
+    asked.run.state, asked.run.failure_kind = "failed", "bad_data"
+    asked.run.ended_at = timezone.now()
+    asked.run.save()
+    judges_sweep()
+    asked.refresh_from_db()
+    assert "failed" in asked.problem
+    assert isinstance(judge_measure(version=version, scope=ALL, user=emil), JudgeRun)
+
+
+def test_a_prompt_written_after_figures_counts_by_the_part_kept_apart(
+    project: Project, emil: User
+) -> None:
+    voted(project, 200)
+    version = judge_of(project, emil)
+    assert measured(version, emil, right(), share=1.0).part == Part.ALL
+    later = version_make(
+        judge=version.judge, model=version.model, config={"rubric": "Short."}, user=emil
+    )
+    found = measured(later, emil, right(), share=1.0)
+    assert (found.part, found.look) == (Part.CERTIFY, 1)
+    assert 50 < found.n_pairs < 110
+    assert measured(later, emil, right(), share=1.0).look == 2
+
+
+def test_prompts_are_chosen_on_one_part_and_measured_once_on_another(
+    project: Project, emil: User
+) -> None:
+    voted(project, 240, seed=5)
+    version = judge_of(project, emil)
+    base = version.config["prompt"]
+    prompts = [{"prompt": base + "\nBad."}, {"prompt": base + "\nGood."}]
+    judge_tune(version=version, prompts=prompts, scope=ALL, share=1.0, user=emil)
+    runs = list(JudgeRun.objects.filter(purpose="tune").order_by("pk"))
+    parts = {part_of(task.prompt_id) for task in Comparison.objects.filter(
+        pk__in=[int(row["pair"]) for row in artifact_store().lines(f"{runs[0].pairs.uri}/pairs.jsonl")]
+    )}
+    assert parts == {Part.TUNE, Part.CHOOSE}
+    for asked in runs:
+        good = asked.version.config["prompt"].endswith("Good.")
+        answered(asked, right() if good else right(-1.0))
+    (certifying,) = JudgeRun.objects.filter(purpose="certify")
+    assert certifying.version.config["prompt"].endswith("Good.")
+    answered(certifying, right())
+    found = measurement_of(certifying.version)
+    assert found is not None
+    assert (found.part, found.look) == (Part.CERTIFY, 1)
+    (trial,) = trials_of(version.judge)
+    assert [bool(row[Part.CERTIFY]) for row in trial["rows"]] == [False, True]
+    judges_sweep()
+    assert JudgeRun.objects.filter(purpose="certify").count() == 1
+
+
+def test_unsure_pairs_go_first_and_a_random_share_measures(project: Project, emil: User) -> None:
+    voted(project, 40, unvoted=60)
+    version = judge_of(project, emil)
+    answered(judge_measure(version=version, scope=ALL, user=emil), right())
+    moved, kept = pairs_presort(version=version, scope=ALL, measuring=0.2, user=emil)
+    assert moved + kept == 60
+    first = Comparison.objects.filter(slice="selected").order_by("-priority").first()
+    assert first is not None
+    unsure = {v.task_id: abs(v.preference - 0.5) for v in version.verdicts.all()}
+    assert unsure[first.pk] == min(
+        unsure[pk] for pk in Comparison.objects.filter(slice="selected").values_list("pk", flat=True)
+    )
+    assert Comparison.objects.filter(slice="measuring", inclusion_probability=0.2).count() == kept
+    slot = first.slots.filter(state="free").first()
+    assert slot is not None
+    assert slot.priority >= first.priority > 0
