@@ -81,11 +81,16 @@ class Judged:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taste:
     """How often the judge and people prefer the answer that has something (is longer, is of the
-    judge's family), on the same pairs, and judge − people."""
+    judge's family), on the same pairs, and judge − people.
+
+    as_noisy: the same difference with the judge's calibrated probability in place of its choice
+    and the share of votes in place of the majority: smaller, and 0 for a judge that errs as votes
+    do. It tells a taste from better knowledge of what people like."""
 
     judge: Interval
     people: Interval
     difference: Interval
+    as_noisy: Interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,9 +181,10 @@ def worth(judged: Judged, *, order_free: bool = False, tune: ArrayLike | None = 
     1 it is the side-flip estimate of `measures.position`, each order a vote.
 
     Tastes: of pairs that differ in it, how often the label is the one that has it (½ where the
-    judge abstains) and how often most votes are for it; pairs with even votes are left out. One
-    vote a pair is noisier than a majority, so people's share is nearer ½ than their majority's
-    would be: where they have a strong taste, a judge that knows the majority seems to overdo it.
+    judge abstains) and how often most votes are for it; pairs with even votes are left out. Few
+    votes a pair are noisier than a judge that knows the majority, so people's share is nearer ½:
+    where they have a strong taste, such a judge seems to overdo it. `Taste.as_noisy` does not
+    depend on that; its temperature is fitted on all pairs with votes.
 
     Under LEAST_PAIRS pairs with votes nothing is said (`undefined`).
     """
@@ -202,8 +208,8 @@ def worth(judged: Judged, *, order_free: bool = False, tune: ArrayLike | None = 
         ceiling=None if people.value is None else ceiling_from_agreement(people.value),
         flips=_flips(judged, shared, order_free),
         position=_position(judged, shared, order_free),
-        length=_taste(judged, labels, counts, np.sign(judged.length_a - judged.length_b)),
-        family=_taste(judged, labels, counts, judged.family_a - judged.family_b),
+        length=_taste(judged, counts, np.sign(judged.length_a - judged.length_b)),
+        family=_taste(judged, counts, judged.family_a - judged.family_b),
         temperature=temperature,
         calibration=calibrated,
         confidence=None if t is None else confidence(judged.first, judged.second, t),
@@ -240,7 +246,8 @@ def named(found: Worth) -> list[Bias]:
 
     A bias is shown where its interval excludes its reference (0, ½ for position, MOST_FLIPS for
     flips, of which any at all would exclude 0) and Holm's correction over all four agrees: of
-    judges without a bias one in twenty at most has one named.
+    judges without a bias one in twenty at most has one named. A taste must also be seen in
+    `Taste.as_noisy`, where that has an interval.
     """
     measured: Mapping[str, tuple[Interval, float]] = {
         "length": (found.length.difference, 0.0),
@@ -258,10 +265,24 @@ def named(found: Worth) -> list[Bias]:
         above = p_above(measured[row.name][0], row.reference)
         p.append(above if row.name == "flips" else min(above, 1 - above))
     stands = holm(p, FAMILY)
+    tastes = {"length": found.length, "family": found.family}
     return [
-        replace(row, is_shown=yes and (row.low > row.reference or row.high < row.reference))
+        replace(
+            row,
+            is_shown=yes
+            and (row.low > row.reference or row.high < row.reference)
+            and (row.name not in tastes or _seen_as_noisy(tastes[row.name])),
+        )
         for row, yes in zip(rows, stands, strict=True)
     ]
+
+
+def _seen_as_noisy(taste: Taste) -> bool:
+    """Whether it is on the same side of 0 there, or there is no interval to tell."""
+    low, high = taste.as_noisy.low, taste.as_noisy.high
+    if low is None or high is None:
+        return True
+    return low > 0 if (taste.difference.value or 0.0) > 0 else high < 0
 
 
 # The parts.
@@ -317,30 +338,45 @@ def _position_of_choices(first: Floats, second: Floats) -> Interval:
     )
 
 
-def _taste(judged: Judged, labels: Ints, counts: Ints, sign: Floats) -> Taste:
+def _taste(judged: Judged, counts: Ints, sign: Floats) -> Taste:
     """sign: (n,) 1 where A alone has it, −1 where B alone, 0 or NaN else."""
-    votes = counts[:, 0] - counts[:, 1]
+    votes, labels = counts[:, 0] - counts[:, 1], label(judged.first, judged.second)
     rows = (votes != 0) & (np.abs(sign) == 1)
     prompt, side = judged.prompt[rows], sign[rows]
     judge, people = (1 + labels[rows] * side) / 2, (1 + np.sign(votes[rows]) * side) / 2
     if not rows.any():
         absent = _absent(reason("no_pair_differs"))
-        return Taste(judge=absent, people=absent, difference=absent)
+        return Taste(judge=absent, people=absent, difference=absent, as_noisy=absent)
     return Taste(
         judge=_share(judge, prompt),
         people=_share(people, prompt),
         difference=mean_interval(judge - people, clusters=prompt),
+        as_noisy=_as_noisy(judged, sign),
     )
 
 
-def _calibrated(judged: Judged, tuned: Bools) -> tuple[Quantity, Calibration]:
-    """By pairs: the share of votes for A, a tie half."""
+def _as_noisy(judged: Judged, sign: Floats) -> Interval:
+    margins, share, voted = _margins_and_shares(judged)
+    fitted = fit_temperature(margins[voted], share[voted])
+    if fitted.value is None:
+        return _absent(fitted.undefined or "")
+    rows = voted & (np.abs(sign) == 1)
+    above = (expit(margins[rows] / fitted.value) - share[rows]) * sign[rows]
+    return mean_interval(above, clusters=judged.prompt[rows])
+
+
+def _margins_and_shares(judged: Judged) -> tuple[Floats, Floats, Bools]:
+    """Log odds of the preference for A, the share of votes for A (a tie half), has votes: (n,)."""
     n_votes = np.bincount(judged.pair, minlength=len(judged))
     for_a = np.bincount(judged.pair, weights=judged.score, minlength=len(judged))
     share: Floats = for_a / np.maximum(n_votes, 1)
-    margins = _margins(preference(judged.first, judged.second))
-    fitted = fit_temperature(margins[tuned & (n_votes > 0)], share[tuned & (n_votes > 0)])
-    rest = ~tuned & (n_votes > 0)
+    return _margins(preference(judged.first, judged.second)), share, n_votes > 0
+
+
+def _calibrated(judged: Judged, tuned: Bools) -> tuple[Quantity, Calibration]:
+    margins, share, voted = _margins_and_shares(judged)
+    fitted = fit_temperature(margins[tuned & voted], share[tuned & voted])
+    rest = ~tuned & voted
     if fitted.value is None:
         return fitted, Calibration(None, None, None, int(rest.sum()), (), fitted.undefined)
     return fitted, calibration(margins[rest], share[rest], temperature=fitted.value)
@@ -366,7 +402,7 @@ def _absent(why: str) -> Interval:
 
 def _nothing(n: int, why: str) -> Worth:
     absent = _absent(why)
-    taste = Taste(judge=absent, people=absent, difference=absent)
+    taste = Taste(judge=absent, people=absent, difference=absent, as_noisy=absent)
     return Worth(
         n=n,
         n_unreadable=0,

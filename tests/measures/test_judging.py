@@ -96,6 +96,16 @@ def test_people_who_love_length_as_much_are_no_fault_of_the_judge() -> None:
     assert not shown(found)
 
 
+def test_a_judge_that_knows_what_most_people_like_is_not_named_where_each_pair_has_one_vote() -> (
+    None
+):
+    found = [worth(simulated(seed, votes_each=1, taste=2.0)) for seed in range(40)]
+    assert np.mean([one.length.difference.value for one in found]) > 0.05
+    assert np.mean(["length" in shown(one) for one in found]) <= 0.1
+    lovers = [worth(simulated(seed, votes_each=1, taste=0.5, length=2.0)) for seed in range(20)]
+    assert np.mean(["length" in shown(one) for one in lovers]) > 0.9
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_a_judge_who_loves_the_first_answer_is_named_with_the_chance_of_equals(seed: int) -> None:
     judged = simulated(seed, first=1.0)
