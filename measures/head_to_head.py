@@ -32,6 +32,9 @@ MARGIN = 0.05  # a difference from ½ that is worth knowing
 # Votes of different people on different prompts, all alike, for `exact_interval` to exclude ½.
 LEAST_EXACT = 8
 _NEAR = 1e-9  # to 0 and 1, where bets are not defined
+# Shares q that `exact_interval` bets, and their weights: exact up to degree 127 in q.
+_NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(64)
+_SHARES, _WEIGHTS = (_NODES + 1) / 2, _NODE_WEIGHTS / 2
 MOST_PEOPLE = 500  # further ones are not asked for
 # Of the share of votes in which the first system stood left, in standard deviations of a fair coin.
 SIDE_DEVIATIONS = 3.3
@@ -439,15 +442,10 @@ def exact_interval(score: Floats, alpha: float = ALPHA) -> tuple[float, float]:
     """
     if not len(score):
         return 0.0, 1.0
-    nodes, weights = np.polynomial.legendre.leggauss(64)  # exact up to degree 127 in q
-    q, w = (nodes + 1) / 2, weights / 2
-
     values, times = np.unique(score, return_counts=True)
 
     def outside(m: float) -> bool:
-        steps = q[:, None] * values / m + (1 - q[:, None]) * (1 - values) / (1 - m)
-        logs = np.log(steps) @ times
-        return float(w @ np.exp(np.minimum(logs, 700.0))) >= 1 / alpha
+        return float(_log_stake(_log_bets(values, m) @ times)) >= -math.log(alpha)
 
     mean = min(max(float(score.mean()), _NEAR), 1 - _NEAR)
     ends = []
@@ -461,6 +459,31 @@ def exact_interval(score: Floats, alpha: float = ALPHA) -> tuple[float, float]:
             inside, beyond = (inside, middle) if outside(middle) else (middle, beyond)
         ends.append(beyond)
     return ends[0], ends[1]
+
+
+def stake_path(score: Floats, mean: float) -> Floats:
+    """(n,) logarithm of the stake of `exact_interval` against a mean, after each score.
+
+    score: (n,) in [0, 1], in the order in which they came; mean: in (0, 1). Where it is −ln α or
+    more, the mean lies outside the interval of the scores up to there; where that is the true mean,
+    this happens in a share α of all sequences at most, however long. Assumes independent scores.
+    """
+    if not 0 < mean < 1:
+        raise ValueError(f"mean must lie between 0 and 1, not {mean}")
+    return _log_stake(np.cumsum(_log_bets(np.asarray(score, dtype=np.float64), mean), axis=1))
+
+
+def _log_bets(values: Floats, m: float) -> Floats:
+    """(nodes, n) logarithm of what each share q makes of each value."""
+    q = _SHARES[:, None]
+    return np.asarray(np.log(q * values / m + (1 - q) * (1 - values) / (1 - m)))
+
+
+def _log_stake(logs: Floats) -> Floats:
+    """(…) of (nodes, …): the logarithm of the mean over q. It is a bet whatever the number of
+    nodes, since their weights add up to 1."""
+    most = logs.max(axis=0)
+    return np.asarray(most + np.log(_WEIGHTS @ np.exp(logs - most)))
 
 
 def _verdict(

@@ -71,6 +71,19 @@ WORDS = {
     "repeats_by_chance": "they differ from themselves as often as chance would",
     "few_answers": "their own error is known from {n} answers only, and needs {least}",
     "reviewers_by_chance": "they may be no better than chance themselves",
+    # judge models beside people
+    "few_judged_prompts": "too few prompts with votes and verdicts: {n} (at least {least} are "
+    "needed)",
+    "few_judged_pairs": "too few pairs with votes and verdicts: {n} (at least {least} are needed)",
+    "few_people": "too few people: {n} (an interval needs at least {least})",
+    "all_pairs_voted": "every pair has votes, so the judge's verdicts add nothing",
+    "verdicts_alike": "the judge's verdicts are all alike, so they tell nothing of the votes",
+    "order_free": "the judge reads each answer by itself, in no order",
+    "no_pair_differs": "no pair with a preferred answer differs in it",
+    "few_to_certify": "the judge labels {n} of the pairs that people answered, and even without an "
+    "error {least} would be needed",
+    "error_not_certified": "{errors} of the {n} most confident labels are wrong, too many to "
+    "certify the error",
     # two sides
     "side_empty": "one side has no rows",
     "side_alike": "one side does not vary",
