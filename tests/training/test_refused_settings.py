@@ -162,6 +162,7 @@ BROKEN: list[tuple[str, dict[str, Any], str]] = [
     ("grpo", {"reward": {"type": "rules", "rules": []}}, "reward"),
     ("generate", {"filter": {"type": "model"}}, "filter"),
     ("generate", {"opponent": "revision", "principles": []}, "principles"),
+    ("generate", {"principle_names": ["one"]}, "principle_names"),
     ("generate", {"server": URL | {"stop": [""]}}, "server"),
     ("evaluate", {"server": URL | {"failed_share": 0.1}}, "server"),
     ("evaluate", {"reward": {"type": "verifier", "check": "what"}}, "reward"),

@@ -22,6 +22,7 @@ from workers.config.inference import (
     PushSettings,
     RegisterSettings,
 )
+from workers.config.judging import JudgeSettings
 from workers.config.parsing import SettingField, SettingsError, read, setting_fields
 from workers.config.policy import PPOSettings
 from workers.config.server import ServedModelSettings
@@ -40,6 +41,7 @@ SETTINGS: dict[str, type] = {
     "assess": AssessSettings,
     "check": CheckSettings,
     "probe": ProbeSettings,
+    "judge": JudgeSettings,
     "register_policy": RegisterSettings,
     "register_reward": RegisterSettings,
     "register_encoder": RegisterSettings,
@@ -670,6 +672,18 @@ PRESETS: dict[str, dict[str, dict[str, object]]] = {
             "eval_prompts": 40,
         }
     },
+    "judge": {
+        "demo": {  # its model reads 128 tokens, and the usual prompt has more
+            "prompt": "{prompt}\nA: {first}\nB: {second}\nWhich is better, A or B?",
+            "max_pairs": 40,
+            "max_prompt_length": 120,
+        },
+        "real": {
+            "max_pairs": 100,
+            "max_prompt_length": 1024,
+            "batch_size": 8,
+        },
+    },
 }
 
 # What each preset is for, as the launch form says it.
@@ -746,4 +760,8 @@ PURPOSES: dict[str, dict[str, str]] = {
     },
     "check": {"demo": "Forty prompts of the demo, in seconds."},
     "probe": {"demo": "Forty prompts of the demo, in seconds."},
+    "judge": {
+        "demo": "Forty pairs with a short prompt, for models that read 128 tokens.",
+        "real": "A hundred pairs with the usual prompt, by SmolLM2-135M-Instruct.",
+    },
 }

@@ -67,7 +67,7 @@ class GenerateSettings(AnsweringSettings):
     opponent: str = option(
         "self",
         "self: two draws from the policy; baseline: the policy against the input 'sft'; revision: "
-        "an answer of the policy against its own rewriting of it.",
+        "an answer of the policy against a rewriting of it, by the input 'critic' or itself.",
         choices=("self", "baseline", "revision"),
         section=Section.ROLLOUTS,
         main=True,
@@ -80,6 +80,19 @@ class GenerateSettings(AnsweringSettings):
         ),
         "For revision: one is drawn for each prompt, to criticise and rewrite the answer by.",
         section=Section.ROLLOUTS,
+    )
+    principle_names: tuple[str, ...] = option(
+        (),
+        "What the principles are called, in their order; each pair keeps the name of its own. "
+        "Empty: they have no names.",
+        section=Section.ROLLOUTS,
+    )
+    constitution: int | None = option(
+        None,
+        "Version of the project's constitution that the principles are from; each pair keeps it. "
+        "Nothing else depends on it.",
+        minimum=1,
+        section=Section.BOOKKEEPING,
     )
     to_people: bool = option(
         False,
@@ -117,6 +130,11 @@ class GenerateSettings(AnsweringSettings):
             errors.append("filter: a reward model blocks nothing")
         if not self.principles or not all(text.strip() for text in self.principles):
             errors.append("principles: must hold at least one, and none that is empty")
+        names = self.principle_names
+        if names and (len(names) != len(self.principles) or not all(n.strip() for n in names)):
+            errors.append(
+                f"principle_names: must be a name for each of {len(self.principles)}, or empty"
+            )
         serves = (POLICY, SFT) if self.opponent == "baseline" else (POLICY,)
         return errors + server_errors(self.server, may_fail=True, serves=serves)
 

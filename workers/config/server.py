@@ -17,6 +17,7 @@ from workers.config.rewards import NAME, url_errors
 TOKEN_VARIABLE = "INFERENCE_TOKEN"  # noqa: S105 - a name
 CHAT, COMPLETIONS = "chat", "completions"
 POLICY, SFT = "policy", "sft"
+JUDGE, CRITIC = "judge", "critic"  # inputs that a server answers for as served models alone
 DOC = (
     "An OpenAI-compatible server (vLLM, TGI, transformers serve) that answers in place of the "
     'worker, as {"url": "https://…/v1", "model": …}; docs/servers.md has the rest. Empty: none.'

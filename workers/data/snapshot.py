@@ -1,6 +1,7 @@
 """Reading a frozen snapshot: one JSON Lines file per split, TRL's explicit conversational form.
 
-    train.jsonl and <split>.jsonl for every evaluation split, card.json with the kind and counts
+    train.jsonl and <split>.jsonl for every evaluation split, card.json with the kind and counts;
+    of pairs without labels one file, pairs.jsonl
 
 A row that does not fit raises `RecipeError` (bad_data) naming file, line and field. No torch.
 Every file that is read is reported to whoever asked to be told (`observe`), read to its end or not.
@@ -17,6 +18,7 @@ from workers.contract.events import Fault, RecipeError
 from workers.contract.jobs import PEOPLE
 
 TRAIN = "train"
+PAIRS = "pairs"  # the one file of pairs without labels
 Observer = Callable[[Path, str, int], None]  # folder, split, rows
 _observers: list[Observer] = []
 
@@ -91,6 +93,16 @@ class JudgedAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class UnlabelledPair:
+    """Two answers to one prompt that nobody has compared here; `pair` is what it is known by."""
+
+    pair: str
+    prompt: Messages
+    response_a: str
+    response_b: str
+
+
+@dataclass(frozen=True, slots=True)
 class Prompt:
     """Something to answer."""
 
@@ -119,6 +131,17 @@ def read_judged_answers(folder: Path, split: str = TRAIN) -> list[JudgedAnswer]:
     """Single answers, or both answers of each pair: the chosen one desirable, the rejected one not.
     The ties of a snapshot with soft labels say neither, and give none."""
     return [answer for row, where in _rows(folder, split) for answer in _judged(row, where)]
+
+
+def read_pairs(folder: Path) -> list[UnlabelledPair]:
+    """Pairs without labels, in file order; a pair that comes twice is refused."""
+    seen: dict[str, UnlabelledPair] = {}
+    for row, where in _rows(folder, PAIRS):
+        one = _unlabelled(row, where)
+        if one.pair in seen:
+            raise _bad(where, f"the pair '{one.pair[:60]}' comes a second time")
+        seen[one.pair] = one
+    return list(seen.values())
 
 
 def read_prompts(folder: Path, split: str = TRAIN) -> list[Prompt]:
@@ -196,7 +219,7 @@ def _rows(folder: Path, split: str) -> Iterator[tuple[dict[str, Any], str]]:
     finally:
         for report in _observers:
             report(folder, split, number)
-    if not number and split == TRAIN:
+    if not number and split in (TRAIN, PAIRS):
         raise RecipeError("bad_data", Fault.DATA, f"{path.name} holds no rows")
 
 
@@ -251,6 +274,17 @@ def _preference(row: dict[str, Any], where: str) -> Preference:
         labelled_by=str(row.get("labelled_by") or PEOPLE),
         strength=_strength(row, where),
     )
+
+
+def _unlabelled(row: dict[str, Any], where: str) -> UnlabelledPair:
+    name = row.get("pair")
+    if not isinstance(name, str) or not name:
+        raise _bad(where, "field 'pair' must be a text that names the pair")
+    first, second = (
+        _messages(row, field, where, last="assistant")[-1]["content"]
+        for field in ("response_a", "response_b")
+    )
+    return UnlabelledPair(name, _messages(row, "prompt", where, last="user"), first, second)
 
 
 def _judged(row: dict[str, Any], where: str) -> list[JudgedAnswer]:

@@ -1,6 +1,7 @@
 """Fresh pairs of answers for people to compare.
 
-Inputs: `policy`, `prompts`, and for the opponent "baseline" also `sft`. The models answer here, or
+Inputs: `policy`, `prompts`, for the opponent "baseline" also `sft`, and for "revision" perhaps
+`critic`, a model that criticises and rewrites in the place of the policy. They answer here, or
 where they are served (`server`, or a model that is registered by its server). Writes
 candidates.jsonl, one pair a line, and announces it; the web side puts the pairs into the label
 queue. Which of the two stands first is settled there, per person. Pairs with an answer that the
@@ -19,6 +20,7 @@ from transformers import set_seed
 from workers.artifacts import file_sha256
 from workers.config import settings_for
 from workers.config.inference import AnsweringSettings, GenerateSettings
+from workers.config.server import CRITIC, POLICY
 from workers.context import RunContext
 from workers.contract.events import Alert, Generated
 from workers.contract.jobs import InputRef
@@ -30,7 +32,7 @@ from workers.rewards.source import RewardSource
 from workers.rollouts.drawing import Answer, answer
 from workers.rollouts.local import Sampling, derive_seed
 from workers.samples import choose, flag_answer, write_lines
-from workers.servers.answers import Served, fitting_prompts, served_inputs, summaries
+from workers.servers.answers import INPUTS, Served, fitting_prompts, served_inputs, summaries
 from workers.servers.asking import Cancelled
 
 # Hard constraints as a filter: what breaks one is blocked, logged, and shown to people.
@@ -79,7 +81,7 @@ def screen(
     return [not hard for hard in blocked]
 
 
-# A model criticises its own answer by a principle and rewrites it.
+# A model criticises an answer by a principle and rewrites it: its own, or as a critic another's.
 #
 # Source: Bai et al. 2022, "Constitutional AI: Harmlessness from AI Feedback", section 3.1: answer,
 # critique request, critique, revision request, revision, with one principle drawn for each prompt.
@@ -107,6 +109,7 @@ class Revision:
     principle: str
     critique: str = ""
     text: str | None = None
+    name: str = ""  # of the principle, where it has one
 
 
 def revise(
@@ -116,10 +119,14 @@ def revise(
     principles: Sequence[str],
     *,
     seed: int,
+    names: Sequence[str] = (),
 ) -> list[Revision]:
-    """In order; the principle of each prompt is drawn by `seed`."""
+    """In order; the principle of each prompt is drawn by `seed`, each as likely as any other.
+    `names`: of the principles, in their order, where they have names."""
     draw = random.Random(seed)
-    drawn = [draw.choice(list(principles)) for _ in prompts]
+    places = [draw.choice(range(len(principles))) for _ in prompts]
+    drawn = [principles[place] for place in places]
+    called = [names[place] if names else "" for place in places]
     asked = [
         [*prompt, _said(answer), _request(CRITIQUE.format(principle=principle))]
         for prompt, answer, principle in zip(prompts, answers, drawn, strict=True)
@@ -129,7 +136,8 @@ def revise(
     rewritten = ask([[*asked[i], _said(critiques[i] or ""), _request(REWRITE)] for i in going_on])
     texts = dict(zip(going_on, rewritten, strict=True))
     return [
-        Revision(principle, critiques[i] or "", texts.get(i)) for i, principle in enumerate(drawn)
+        Revision(principle, critiques[i] or "", texts.get(i), called[i])
+        for i, principle in enumerate(drawn)
     ]
 
 
@@ -149,7 +157,7 @@ def run(context: RunContext) -> dict[str, Any]:
     settings: GenerateSettings = settings_for("generate", context.spec.config)
     set_seed(context.spec.seed)
     rows = read_prompts(context.input_path("prompts"), TRAIN)
-    served = served_inputs(context, settings.server)
+    served = served_inputs(context, settings.server, roles=(*INPUTS, CRITIC))
     asked = [row.messages for row in rows]
     prompts = fitting_prompts(context, served, "policy", asked, settings.max_prompt_length)
     prompts = [prompts[i] for i in choose(len(prompts), settings.max_prompts, context.spec.seed)]
@@ -177,7 +185,7 @@ def _generate(
         kept = [i for i, revision in enumerate(revisions) if revision.text is not None]
         revisions = [revisions[i] for i in kept]
         second = [revision.text or "" for revision in revisions]
-        role = "policy"
+        role = _reviser(context)
     else:
         role = "policy" if settings.opponent == "self" else "sft"
         context.progress(1, 2, f"answering as {role}")
@@ -193,7 +201,7 @@ def _generate(
     differ = [a.strip() != b.strip() for a, b in zip(first, second, strict=True)]
     pairs = [
         _pair(context, settings, prompts[i], first[i], second[i], role, served)
-        | (_revised(revisions[i]) if revisions else {})
+        | (_revised(revisions[i], settings) if revisions else {})
         for i in range(len(prompts))
         if usable[i] and differ[i]  # else there is nothing to choose between
     ]
@@ -256,11 +264,21 @@ def _revisions(
     answers: Sequence[str],
     served: Mapping[str, Served],
 ) -> list[Revision]:
-    """The policy on its own answers. A conversation that leaves no room for an answer ends."""
+    """The critic, or the policy itself, on the policy's answers. A conversation that leaves no room
+    for an answer ends."""
     seed = derive_seed(context.spec.seed, "principles")
-    policy = served.get("policy")
-    asker = _asking_server(context, settings, policy) if policy else _asking(context, settings)
-    return revise(asker, prompts, answers, settings.principles, seed=seed)
+    role = _reviser(context)
+    if role in served:
+        asker = _asking_server(context, settings, served[role])
+    else:
+        asker = _asking(context, settings, role)
+    names = settings.principle_names
+    return revise(asker, prompts, answers, settings.principles, seed=seed, names=names)
+
+
+def _reviser(context: RunContext) -> str:
+    """The input that criticises and rewrites."""
+    return CRITIC if context.has_input(CRITIC) else POLICY
 
 
 def _asking_server(context: RunContext, settings: GenerateSettings, served: Served) -> Ask:
@@ -275,8 +293,8 @@ def _asking_server(context: RunContext, settings: GenerateSettings, served: Serv
     return ask
 
 
-def _asking(context: RunContext, settings: GenerateSettings) -> Ask:
-    folder = context.input_path("policy")
+def _asking(context: RunContext, settings: GenerateSettings, role: str) -> Ask:
+    folder = context.input_path(role)
     tokenizer = load_tokenizer(folder)
     model = freeze(load_causal(folder))
     room = readable_length(model, tokenizer) - settings.max_new_tokens
@@ -338,9 +356,16 @@ def _pair(
     }
 
 
-def _revised(revision: Revision) -> dict[str, Any]:
-    """`response_b` is the policy's rewriting of `response_a`, and this is how it came about."""
-    return {"revision": {"principle": revision.principle, "critique": revision.critique}}
+def _revised(revision: Revision, settings: GenerateSettings) -> dict[str, Any]:
+    """`response_b` is a rewriting of `response_a`, and this is how it came about."""
+    return {
+        "revision": {
+            "principle": revision.principle,
+            "principle_name": revision.name,
+            "constitution": settings.constitution,
+            "critique": revision.critique,
+        }
+    }
 
 
 def _publish(context: RunContext, pairs: Sequence[Mapping[str, Any]]) -> None:
@@ -351,8 +376,8 @@ def _publish(context: RunContext, pairs: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _publish_preferences(context: RunContext, pairs: Sequence[Mapping[str, Any]]) -> None:
-    """revisions.jsonl: the same pairs as preferences for the rewritten answer, whoever wants to
-    train on the policy's own word. Nobody has compared them."""
+    """revisions.jsonl: the same pairs as preferences for the rewritten answer, for whoever wants to
+    train on the word of the model that rewrote it. Nobody has compared them."""
     rows = [
         {
             "prompt": pair["prompt"],

@@ -18,6 +18,8 @@ from transformers import PreTrainedTokenizerBase
 
 from workers.config.server import (
     CHAT,
+    CRITIC,
+    JUDGE,
     POLICY,
     SFT,
     EndpointSettings,
@@ -149,7 +151,9 @@ class Served:
         }
         if self._settings.update_weights:
             told["weights_sent"] = True
-        return told | ({"says": self.server.model} if self.server.model else {})
+        told |= {"says": self.server.model} if self.server.model else {}
+        prints = self.server.fingerprint
+        return told | ({"fingerprint": prints} if prints else {})
 
     def _answers(
         self, prompts: Sequence[Messages], sampling: Sampling, doing: str, share: float
@@ -281,16 +285,19 @@ def read_served(
 ) -> tuple[ServerSettings, PreTrainedTokenizerBase | None]:
     """What `write_served` left in `folder`, to answer for the input `role`."""
     values = json.loads((folder / SERVER_FILE).read_text())
-    settings = read_server(values | {"serves": role})
+    settings = read_server(values)
     assert settings is not None  # noqa: S101 — it is not empty
-    return settings, load_tokenizer(folder) if (folder / TOKENIZER).is_file() else None
+    tokenizer = load_tokenizer(folder) if (folder / TOKENIZER).is_file() else None
+    return replace(settings, serves=role), tokenizer
 
 
-def served_inputs(context: RunContext, config: Mapping[str, Any]) -> dict[str, Served]:
-    """{input: who answers for it} of the inputs that a server answers for: as `config`, the setting
-    `server`, says, or because the model was registered by its server."""
+def served_inputs(
+    context: RunContext, config: Mapping[str, Any], *, roles: Sequence[str] = INPUTS
+) -> dict[str, Served]:
+    """{input: who answers for it} of those inputs of `roles` that a server answers for: as
+    `config`, the setting `server`, says, or because the model was registered by its server."""
     found: dict[str, Served] = {}
-    for role in INPUTS:
+    for role in roles:
         if not context.has_input(role):
             continue
         folder = context.input_path(role)
@@ -314,9 +321,12 @@ def served_inputs(context: RunContext, config: Mapping[str, Any]) -> dict[str, S
 
 
 def summaries(served: Mapping[str, Served]) -> dict[str, Any]:
-    """Who answered, for the summary of a run: `server`, and of two also `other_server`."""
-    told = [served[role].as_summary() for role in INPUTS if role in served]
-    return dict(zip(("server", "other_server"), told, strict=False))
+    """Who answered, for the summary of a run: `server`, and of two also `other_server`; a critic is
+    `critic_server`."""
+    asked = [role for role in (*INPUTS, JUDGE) if role in served]
+    told = [served[role].as_summary() for role in asked]
+    named = dict(zip(("server", "other_server"), told, strict=False))
+    return named | ({"critic_server": served[CRITIC].as_summary()} if CRITIC in served else {})
 
 
 def fitting_prompts(

@@ -5,7 +5,7 @@ import json
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from hashlib import sha256
@@ -44,12 +44,14 @@ class KeptAnswers:
         self._began = self._flushed = clock()
         self._found: dict[str, list[Given]] = {}
         self._models: dict[str, str] = {}
+        self._fingerprints: dict[str, list[str]] = {}
         self._fresh: list[dict[str, Any]] = []
         names = self._store.names(self._folder)
         self._parts = sum(name.startswith(self._attempt + "-") for name in names)
         for name in names:
-            for key, given, model in self._read(f"{self._folder}/{name}"):
+            for key, given, model, prints in self._read(f"{self._folder}/{name}"):
                 self._found[key], self._models[key] = given, model
+                self._fingerprints[key] = prints
 
     def get(self, key: str) -> list[Given] | None:
         return self._found.get(key)
@@ -58,9 +60,23 @@ class KeptAnswers:
         """What the server said that it is when it answered; empty where it said nothing."""
         return self._models.get(key, "")
 
-    def add(self, key: str, given: list[Given], *, model: str = "") -> None:
+    def fingerprints(self, key: str) -> list[str]:
+        """Those that the server had given by then."""
+        return self._fingerprints.get(key, [])
+
+    def add(
+        self,
+        key: str,
+        given: list[Given],
+        *,
+        model: str = "",
+        fingerprints: Collection[str] = (),
+    ) -> None:
         self._found[key], self._models[key] = given, model
+        self._fingerprints[key] = sorted(fingerprints)
         row = {"key": key, "model": model, "answers": [asdict(one) for one in given]}
+        if fingerprints:
+            row["fingerprints"] = sorted(fingerprints)
         self._fresh.append(row)
         now = self._clock()
         if now - self._flushed >= max(SOONEST_S, SHARE * (now - self._began)):
@@ -76,13 +92,14 @@ class KeptAnswers:
             self._fresh = []
         self._flushed = self._clock()
 
-    def _read(self, path: str) -> Iterator[tuple[str, list[Given], str]]:
+    def _read(self, path: str) -> Iterator[tuple[str, list[Given], str, list[str]]]:
         """A line that is not whole is asked again: the machine may have died while it wrote."""
         for line in self._store.read_bytes(path).splitlines():
             with contextlib.suppress(ValueError, TypeError, KeyError):
                 row = json.loads(line)
                 given = [Given(**one) for one in row["answers"]]
-                yield row["key"], given, str(row.get("model") or "")
+                prints = [str(one) for one in row.get("fingerprints") or ()]
+                yield row["key"], given, str(row.get("model") or ""), prints
 
 
 LOOK_S = 0.5  # how long a command to cancel may wait
@@ -121,7 +138,7 @@ def ask_all(
     if found:
         context.log(f"{len(found)} of {len(asked)} requests were answered in an earlier attempt")
         for i in found:
-            server.recognise(kept.model(keys[i]))
+            server.recognise(kept.model(keys[i]), kept.fingerprints(keys[i]))
     failed: dict[int, Unanswered] = {}
     crew = _Crew(server, {i: dict(one.body) for i, one in enumerate(asked) if i not in found})
     try:
@@ -137,7 +154,8 @@ def ask_all(
                     raise outcome
                 else:
                     found[i] = outcome
-                    kept.add(keys[i], outcome, model=server.model)
+                    prints = frozenset(server.fingerprints)
+                    kept.add(keys[i], outcome, model=server.model, fingerprints=prints)
             if len(failed) > allowed:
                 raise _given_up(server, asked, found, failed)
     finally:

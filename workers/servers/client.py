@@ -12,7 +12,7 @@ import math
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +34,8 @@ from workers.service import (
 # What an inference server answered, believed nothing: one wrong field and the answer is none.
 
 LONGEST = 200_000  # characters of one text
-LONGEST_NAME = 200  # of a model's name
+LONGEST_NAME = 200  # of a model's name, and of a fingerprint
+MOST_FINGERPRINTS = 20  # that are remembered of one server
 ENDED = {"stop": True, "eos_token": True, "stop_sequence": True, "length": False}
 
 
@@ -54,10 +55,12 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """`model`: what the server says that it is, empty where it says nothing."""
+    """`model`: what the server says that it is; `fingerprint`: of the software and weights behind
+    it (`system_fingerprint`). Each is empty where it says nothing."""
 
     given: list[Given]
     model: str
+    fingerprint: str = ""
 
 
 def read_answer(body: bytes, *, chat: bool, count: int) -> Read:
@@ -76,10 +79,10 @@ def read_answer(body: bytes, *, chat: bool, count: int) -> Read:
         raise BadAnswer(f"choices: are {len(choices)}, and {count} were asked for{hint}")
     tokens = _tokens(answer.get("usage")) if count == 1 else None
     given = [_choice(choice, f"choices[{i}]", chat) for i, choice in enumerate(choices)]
-    model = answer.get("model")
     return Read(
         [Given(text, ended, tokens) for text, ended in given],
-        _written(model)[:LONGEST_NAME] if isinstance(model, str) else "",
+        _name(answer.get("model")),
+        _name(answer.get("system_fingerprint")),
     )
 
 
@@ -101,6 +104,10 @@ def _choice(choice: Any, where: str, chat: bool) -> tuple[str, bool]:
         words = ", ".join(ENDED)
         raise BadAnswer(f"{where}.finish_reason: is {str(reason)[:40]!r}, none of {words}")
     return _written(text), ENDED[reason]
+
+
+def _name(value: Any) -> str:
+    return _written(value)[:LONGEST_NAME] if isinstance(value, str) else ""
 
 
 def _written(text: str) -> str:
@@ -137,7 +144,7 @@ class Stopped(Exception):
 
 class Server:
     """Asks; safe to use from several threads. `requests` counts tries, `model` is what the server
-    says that it is."""
+    says that it is, `fingerprints` are those it gave."""
 
     def __init__(
         self,
@@ -150,6 +157,7 @@ class Server:
         self.settings = settings
         self.requests = 0
         self.model = ""
+        self.fingerprints: set[str] = set()
         self.stop = threading.Event()
         self._wait = pause or self.stop.wait
         self._clock = clock
@@ -225,7 +233,7 @@ class Server:
             read = read_answer(body, chat=self._chat, count=count)
         except BadAnswer as error:
             raise Unanswered(f"the answer {error}") from error
-        self.recognise(read.model)
+        self.recognise(read.model, [read.fingerprint])
         return read.given
 
     def version(self) -> str:
@@ -244,12 +252,21 @@ class Server:
         except (TryAgain, TooLong, Encoded, httpx2.HTTPError, ValueError, RecursionError):
             return ""
         version = told.get("version") if isinstance(told, Mapping) else None
-        return _written(version)[:LONGEST_NAME] if isinstance(version, str) else ""
+        return _name(version)
 
-    def recognise(self, model: str) -> None:
-        """Hear what the server says that it is, or said in an earlier attempt; nothing, if it said
-        nothing. Raises `RecipeError` once it says otherwise than before."""
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprints that the server gave, in order, joined by commas; empty where it gave
+        none. Several are no error: one address may have several machines behind it."""
         with self._lock:
+            return ",".join(sorted(self.fingerprints))
+
+    def recognise(self, model: str, fingerprints: Iterable[str] = ()) -> None:
+        """Hear what the server says that it is, or said in an earlier attempt; nothing, if it said
+        nothing. Raises `RecipeError` once it says it is another model than before."""
+        with self._lock:
+            new = sorted({one for one in fingerprints if one} - self.fingerprints)
+            self.fingerprints.update(new[: MOST_FINGERPRINTS - len(self.fingerprints)])
             self.model = self.model or model
             if model and model != self.model:
                 told = f"says it is {model[:80]!r}, and was {self.model[:80]!r}"

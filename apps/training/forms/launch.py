@@ -63,6 +63,8 @@ ROLE_LABELS = {
     "reference": "Reference",
     "reward": "Reward model",
     "judge": "Held-out judge",
+    "critic": "Critic",
+    "pairs": "Pairs without labels",
     "hard": "Hard pairs",
     "other": "Out-of-domain dataset",
     "rollouts": "Answers of a run",
@@ -74,6 +76,7 @@ ROLE_LABELS = {
 }
 ROLE_HELP = {
     "judge": "A reward model from other annotators; it scores, and never trains.",
+    "critic": "For the opponent revision: criticises and rewrites in the policy's place.",
     "reference": "What KL is measured against; the starting policy if none is chosen.",
     "base": "Continue from this model.",
     "hard": "Pairs that an earlier reward model got wrong; learned from beside the dataset.",

@@ -30,9 +30,9 @@ POLICY_LINEAGE = (*_POLICY_FROM, "reward")  # and of the reward model it was tra
 
 
 def held_out_judges(project_id: str) -> set[str]:
-    """Reward runs whose model judges some run of the project. One that a policy was optimised
-    against is held out no longer, whatever it judged since."""
-    rows = RunInput.objects.filter(run__project_id=project_id)
+    """Reward runs whose model judges some run of the project; verdicts on pairs judge no run. One
+    that a policy was optimised against is held out no longer, whatever it judged since."""
+    rows = RunInput.objects.filter(run__project_id=project_id).exclude(run__kind=Run.Kind.JUDGE)
     judges = _models(rows.filter(role="judge").exclude(run__state__in=_GIVEN_UP))
     if not judges:
         return judges

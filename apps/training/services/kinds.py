@@ -31,14 +31,15 @@ OPTIMISED = frozenset({"ppo", "grpo"})  # kinds that train against the input `re
 PAIRS = frozenset({"preferences"})
 ANSWERS = PAIRS | {"unpaired"}  # a pair is two answers
 DEMONSTRATIONS = frozenset({"demonstrations"})
+UNLABELLED = frozenset({"pairs"})  # pairs without labels
 PROMPTS = frozenset({"prompts", "preferences", "demonstrations"})  # rows of each have a prompt
 ROLLOUTS = frozenset({"rollouts.jsonl"})
 # Kinds that take a minute at most and go to the queue of such, whatever else is asked for: they
 # must not wait for a training, such as the one that they are about.
 SHORT = frozenset({"check", "probe", "served"})
-# Kinds that leave no more than a report, or a server's settings, which a project over its quota of
-# disk space may launch.
-KEEP_LITTLE = SHORT | {"push"}
+# Kinds that leave no more than a report, verdicts, or a server's settings, which a project over its
+# quota of disk space may launch.
+KEEP_LITTLE = SHORT | {"push", "judge"}
 
 
 def run_inputs(run: Run) -> dict[str, Input]:
@@ -182,6 +183,7 @@ KINDS: dict[str, KindRule] = {
             "prompts": Role(snapshots=PROMPTS),
             "policy": Role(models=ANSWERING),
             "sft": Role(models=ANSWERING),
+            "critic": Role(models=ANSWERING),  # criticises and rewrites in the policy's place
         },
         (Need(("prompts",)), Need(("policy",))),
     ),
@@ -248,6 +250,10 @@ KINDS: dict[str, KindRule] = {
             "prompts": Role(snapshots=PROMPTS),
         },
         (Need(("prompts",)), Need(("reward",), unless=_rewards_itself)),
+    ),
+    "judge": KindRule(
+        {"pairs": Role(snapshots=UNLABELLED), "judge": Role(models=ANSWERING | REWARDS)},
+        (Need(("pairs",)), Need(("judge",))),
     ),
     "register_policy": _copied(POLICIES),
     "register_reward": _copied(REWARDS),
@@ -341,6 +347,13 @@ def _check_served(kind: str, config: Config, inputs: Mapping[str, Input]) -> Non
         )
     if kind == "probe" and "policy" in served:
         probed_check(served["policy"], field="inputs.policy")
+    if kind == "judge" and "judge" in served and config.get("reads") == "probability":
+        raise DomainError(
+            "A served model says no probability of a token: read its verdicts as text, or choose "
+            "a judge whose weights are here.",
+            code="no_weights",
+            field="config.reads",
+        )
 
 
 def probed_check(run: Run, *, field: str) -> None:

@@ -165,6 +165,29 @@ def test_rewriting_by_a_principle_takes_out_what_the_filter_would_block(
     assert screen(context, source, prompts[:3], texts) == [True, False, True]
 
 
+def test_a_principle_keeps_its_name_and_names_change_no_draw() -> None:
+    asked = {"prompts": [user("a")] * 20, "answers": ["b"] * 20, "principles": "xyz", "seed": 1}
+    named = revise(Obedient(), **asked, names=("X", "Y", "Z"))
+    assert [one.name.lower() for one in named] == [one.principle for one in named]
+    plain = revise(Obedient(), **asked)
+    assert [one.principle for one in plain] == [one.principle for one in named]
+    assert {one.name for one in plain} == {""}
+
+
+def test_another_model_here_may_criticise_and_rewrite(shop: Workshop) -> None:
+    roles = {"policy": "short", "critic": "long", "prompts": "prompts"}
+    config = ANSWERING | {"opponent": "revision", "temperature": 0.0}
+    outcome = shop.run_here(shop.spec("by-critic", "generate", config, **roles))
+    rows = rows_of(shop, outcome, "candidates.jsonl")
+    assert outcome.summary["too_long"] == 0, "the policy itself would have no room"
+    for row in rows:
+        assert row["response_a"]["origin"]["checkpoint"] == "short"
+        assert row["response_b"]["origin"]["role"] == "critic"
+        assert row["response_b"]["origin"]["checkpoint"] == "long"
+        assert (row["revision"]["principle_name"], row["revision"]["constitution"]) == ("", None)
+    assert rows
+
+
 def test_principles_are_drawn_by_the_seed() -> None:
     def drawn(seed: int) -> list[str]:
         return [
@@ -182,6 +205,9 @@ def test_principles_are_drawn_by_the_seed() -> None:
         ({"filter": {"type": "model"}}, "filter: a reward model blocks nothing"),
         ({"principles": []}, "principles: must hold at least one"),
         ({"principles": ["Be kind.", " "]}, "principles: must hold at least one"),
+        ({"principles": ["x", "y"], "principle_names": ["X"]}, "principle_names: must be a name"),
+        ({"principle_names": ["X", "Y", " "]}, "principle_names: must be a name for each of 3"),
+        ({"constitution": 0}, "constitution: 0 is under"),
     ],
 )
 def test_a_filter_or_principles_that_make_no_sense_are_refused(config: dict, told: str) -> None:
