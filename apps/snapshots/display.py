@@ -212,6 +212,12 @@ def notes(counts: Mapping[str, Any]) -> list[tuple[str, str]]:
     said = [
         ("Labels", labels_words(counts)),
         ("By principle", _listed(counts.get("by_principle"))),
+        (
+            "Left out before",
+            f"{counts['blocked_phrases']:,} pairs whose preferred answer holds a blocked phrase"
+            if counts.get("blocked_phrases")
+            else "",
+        ),
         ("File", counts.get("file", "")),
         ("Held out", _HELD_OUT.get(counts.get("split_by", ""), "")),
         (

@@ -602,6 +602,10 @@ RUN = "/projects/{slug}/runs/{run_id}"
 TRAINING = [
     page("training:runs", STAFF),
     page("training:fleet", STAFF),
+    page("training:constitution", STAFF),
+    post("training:constitution", STAFF, ok=422),
+    page("training:revisions", STAFF, args=run_id),
+    post("training:revisions", STAFF, args=run_id, ok=422),  # the run rewrote nothing
     page("training:space", STAFF),
     page("training:space_csv", STAFF),
     post("training:space_limits", ADMINS, data={"space_gb": "500", "keep_days": "90"}),
@@ -699,6 +703,14 @@ TRAINING_API = [
         ok=404,
     ),
     api("GET /projects/{slug}/fleet", STAFF),
+    api("GET /projects/{slug}/constitution", STAFF),
+    api(
+        "POST /projects/{slug}/constitution",
+        STAFF,
+        data={"principles": [{"name": "short", "text": "An answer is short."}]},
+        ok=201,
+    ),
+    api(f"POST {RUN}/freeze-revisions", STAFF, args=run_id, data={}, ok=409),
     api("GET /projects/{slug}/space", STAFF),
     api("PATCH /projects/{slug}/limits", ADMINS, data={"keep_days": 90}),
     api(f"POST {RUN}/remove-intermediates", STAFF, args=run_id),

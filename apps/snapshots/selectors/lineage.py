@@ -15,7 +15,7 @@ from django.urls import NoReverseMatch, reverse
 from apps.accounts.models import Project
 from apps.common.registry import Use
 from apps.labeling.models import Vote
-from apps.snapshots.models import READ_ONLY_KINDS, Snapshot, SnapshotRow
+from apps.snapshots.models import AI_FEEDBACK, READ_ONLY_KINDS, Snapshot, SnapshotRow
 from apps.snapshots.recipe import PRIVATE_SPLITS
 from apps.snapshots.selectors.comparing import changed_counts
 
@@ -151,6 +151,29 @@ def read_by(snapshots: Collection[Snapshot]) -> dict[str, list[Any]]:
     return found
 
 
+def runs_behind(snapshot: Snapshot) -> list[str]:
+    """Ids of the runs in which a model labelled the dataset's rows."""
+    about = snapshot.recipe.get(AI_FEEDBACK) or {}
+    return [str(one) for one in (about.get("run"), *(about.get("runs") or ())) if one]
+
+
+def frozen_from(run: str, *, project: Project) -> list[Snapshot]:
+    """Datasets whose rows a model labelled in the run, oldest first."""
+    named = Q(recipe__contains={AI_FEEDBACK: {"run": run}})
+    named |= Q(recipe__contains={AI_FEEDBACK: {"runs": [run]}})
+    rows = Snapshot.objects.filter(named, project=project)
+    return list(rows.exclude(state=Snapshot.State.FAILED).order_by("created_at"))
+
+
+def labelled_in(snapshot: Snapshot) -> list[Use]:
+    """The same runs by name and address."""
+    name = (snapshot.recipe.get(AI_FEEDBACK) or {}).get("run_name", "")
+    return [
+        Use("run", name or one, _address("training:run", snapshot.project.slug, one), "")
+        for one in runs_behind(snapshot)
+    ]
+
+
 def origins(run: Any) -> Origins:
     """Run (or the run of a checkpoint) → every run and snapshot before it, and their votes."""
     runs: list[Any] = []
@@ -164,13 +187,17 @@ def origins(run: Any) -> Origins:
         for link in links:
             if link.snapshot is not None:
                 snapshots[link.snapshot_id] = link.snapshot
-                continue
-            source = link.checkpoint or link.artifact
-            before = source.run if source is not None else link.upstream
-            if before.pk not in seen:
-                seen.add(before.pk)
-                runs.append(before)
-                queue.append(before)
+                behind = run.__class__.objects.filter(
+                    pk__in=runs_behind(link.snapshot), project=link.snapshot.project_id
+                )
+            else:
+                source = link.checkpoint or link.artifact
+                behind = [source.run if source is not None else link.upstream]
+            for before in behind:
+                if before.pk not in seen:
+                    seen.add(before.pk)
+                    runs.append(before)
+                    queue.append(before)
     return Origins(runs, list(snapshots.values()), len(snapshot_votes(snapshots)))
 
 

@@ -23,6 +23,7 @@ from apps.snapshots.reports import PARTS
 from apps.snapshots.screens import exports as screen
 from apps.snapshots.selectors import comparing, snapshots
 from apps.snapshots.selectors.comparing import changed_counts
+from apps.snapshots.selectors.lineage import labelled_in
 from apps.snapshots.selectors.looks import held_out
 from apps.snapshots.selectors.prompts import overlap_with_demonstrations
 from apps.snapshots.services import freezing
@@ -153,6 +154,7 @@ def snapshot_detail(request: Request, snapshot: str) -> HttpResponse:
         "snapshot": found,
         "files": exports.file_list_or_none(found),
         "uses": snapshots.uses_of(found),
+        "labelled_in": labelled_in(found),
         "may_download": request.role in STAFF,
         "may_open_runs": request.role in STAFF,
         "formats": ROW_FORMATS,

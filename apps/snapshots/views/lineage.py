@@ -109,6 +109,7 @@ def snapshot_lineage(request: Request, snapshot: str) -> HttpResponse:
         "n_votes": snapshots.votes_behind(found),
         "n_rows": found.rows.exclude(split="").values("comparison").distinct().count(),
         "has_rows": snapshots.has_rows(found),
+        "labelled_in": lineage.labelled_in(found),
         "later": runs_used(lineage.made_from(found)),
         "n_changed": len({vote for vote, _, _ in changed}),
         "page": page,

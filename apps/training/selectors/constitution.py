@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from apps.accounts.models import Project
 from apps.common.errors import Missing
@@ -57,7 +58,7 @@ def constitution_versions(*, project: Project) -> list[Version]:
             changes_between(before, row) if before else (),
             before is not None and before.hard_rules != row.hard_rules,
         )
-        for row, before in zip(rows, [*rows[1:], None], strict=True)
+        for row, before in zip_longest(rows, rows[1:])
     ]
 
 

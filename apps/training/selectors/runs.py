@@ -9,6 +9,8 @@ from django.db.models import Q, QuerySet
 
 from apps.accounts.models import Project
 from apps.common.errors import Conflict, Missing
+from apps.snapshots.models import Snapshot
+from apps.snapshots.selectors.lineage import frozen_from, runs_behind
 from apps.training.models import PARKED, Checkpoint, Run, RunAttempt, RunEvent, RunInput, Sample
 from workers.contract.events import OUTPUT
 
@@ -148,7 +150,7 @@ class Ancestor:
 
 @dataclass(frozen=True, slots=True)
 class Descendant:
-    """A run that reads this one."""
+    """A run that reads this one, or a dataset (kind snapshot) that was frozen from it."""
 
     role: str
     id: str
@@ -189,6 +191,7 @@ def _ancestor(row: RunInput, depth: int, home: str) -> Ancestor:
             detail=snapshot.kind,
             state=snapshot.state,
             project=_elsewhere(snapshot.project, home),
+            inputs=_behind_dataset(snapshot, depth, home),
         )
     if row.artifact is not None:
         run = row.artifact.run
@@ -216,15 +219,46 @@ def _ancestor(row: RunInput, depth: int, home: str) -> Ancestor:
     )
 
 
+def _behind_dataset(snapshot: Snapshot, depth: int, home: str) -> list[Ancestor]:
+    """The run whose rewritten answers, or a judge's verdicts, the dataset's rows are."""
+    made_by = Run.objects.filter(pk__in=runs_behind(snapshot), project=snapshot.project_id)
+    return [
+        Ancestor(
+            role="labelled by",
+            kind="run",
+            id=run.pk,
+            name=run.name,
+            detail=run.kind,
+            state=run.state,
+            inputs=lineage_up(run, depth=depth - 1, home=home),
+        )
+        for run in made_by.order_by("created_at")
+        if run.project_id == home
+    ]
+
+
 def lineage_down(run: Run, *, depth: int = DEPTH) -> list[Descendant]:
     """The runs that read `run` or one of its checkpoints, each with those that read it. Checks and
     probes only look, so nothing is built on them; what another project built on its copy is its
     own business."""
     if depth == 0:
         return []
-    rows = RunInput.objects.filter(Q(upstream=run) | Q(checkpoint__run=run)).exclude(
-        run__kind__in=(Run.Kind.CHECK, Run.Kind.PROBE)
-    )
+    rows = RunInput.objects.filter(Q(upstream=run) | Q(checkpoint__run=run))
+    return _readers(rows, run, depth) + [
+        Descendant(
+            role="dataset",
+            id=snapshot.pk,
+            name=snapshot.name,
+            kind="snapshot",
+            state=snapshot.state,
+            outputs=_readers(RunInput.objects.filter(snapshot=snapshot), run, depth),
+        )
+        for snapshot in frozen_from(run.pk, project=run.project)
+    ]
+
+
+def _readers(rows: QuerySet[RunInput], run: Run, depth: int) -> list[Descendant]:
+    built = rows.exclude(run__kind__in=(Run.Kind.CHECK, Run.Kind.PROBE))
     return [
         Descendant(
             role=row.role,
@@ -235,7 +269,7 @@ def lineage_down(run: Run, *, depth: int = DEPTH) -> list[Descendant]:
             project=(away := _elsewhere(row.run.project, run.project_id)),
             outputs=[] if away else lineage_down(row.run, depth=depth - 1),
         )
-        for row in rows.select_related("run__project").order_by("run__created_at", "role")
+        for row in built.select_related("run__project").order_by("run__created_at", "role")
     ]
 
 

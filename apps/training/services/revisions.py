@@ -8,7 +8,8 @@ from typing import Any
 from apps.accounts.models import User
 from apps.common.errors import Conflict, DomainError
 from apps.labeling.selectors import settings_get
-from apps.snapshots.models import AI_FEEDBACK, Snapshot
+from apps.snapshots.models import Snapshot
+from apps.snapshots.selectors.lineage import frozen_from
 from apps.snapshots.services.ai_feedback import ai_feedback_freeze
 from apps.snapshots.services.drafts import alone
 from apps.snapshots.storage import artifact_open
@@ -32,10 +33,7 @@ def revisions_file(run: Run) -> Artifact | None:
 
 def revisions_dataset(run: Run) -> Snapshot | None:
     """The dataset that was frozen from the run, if one was."""
-    made = Snapshot.objects.filter(
-        project=run.project_id, recipe__contains={AI_FEEDBACK: {"run": run.pk}}
-    )
-    return made.exclude(state=Snapshot.State.FAILED).order_by("created_at").first()
+    return next(iter(frozen_from(run.pk, project=run.project)), None)
 
 
 def revisions_freeze(

@@ -746,6 +746,35 @@ class AsyncClient:
         }
         return await self._transport.send(operations.estimate(project, body))
 
+    async def constitution(self, project: str) -> tuple[types.Constitution, ...]:
+        """Versions of the project's constitution, the newest first; none where there is none."""
+        return await self._transport.send(operations.constitution(project))
+
+    async def constitution_save(
+        self,
+        project: str,
+        principles: Mapping[str, str],
+        *,
+        hard_rules: Mapping[str, Any] | None = None,
+        note: str = "",
+        over: int | None = None,
+    ) -> types.Constitution:
+        """The next version. principles: {name: text}, in order; hard_rules: a reward that blocks
+        answers; over: the version that you changed, which refuses yours where it is not the newest.
+        Where nothing but the note differs, the current version."""
+        body = {
+            "principles": [{"name": name, "text": text} for name, text in principles.items()],
+            "hard_rules": dict(hard_rules or {}),
+            "note": note,
+            "over": over,
+        }
+        return await self._transport.send(operations.constitution_save(project, body))
+
+    async def freeze_revisions(self, project: str, run: str, **how: Any) -> types.Dataset:
+        """Freeze the rewritten answers of a finished generation as preference pairs, which no
+        person compared. how: name, weight (over 0, at most 1), label_probability (over 0.5)."""
+        return await self._transport.send(operations.freeze_revisions(project, run, how))
+
     async def space(self, project: str, *, measure: bool = False) -> types.Space:
         """What the project's runs and datasets keep in the artifact store, the largest first.
         Folders were measured ten minutes ago at most; with `measure` they are now."""

@@ -448,6 +448,25 @@ def estimate(project: str, body: Mapping[str, Any]) -> Operation[types.Estimate]
     return Operation("POST", template, types.Estimate.read, {"slug": project}, body=body)
 
 
+def constitution(project: str) -> Operation[tuple[types.Constitution, ...]]:
+    template = "/projects/{slug}/constitution"
+    return Operation("GET", template, _each(types.Constitution), {"slug": project})
+
+
+def constitution_save(project: str, body: Mapping[str, Any]) -> Operation[types.Constitution]:
+    """A second time the newest version says the same, and is answered."""
+    template = "/projects/{slug}/constitution"
+    return Operation("POST", template, types.Constitution.read, {"slug": project}, body=body)
+
+
+def freeze_revisions(
+    project: str, run_id: str, body: Mapping[str, Any]
+) -> Operation[types.Dataset]:
+    """A second time there is a dataset of the run, and it is refused."""
+    names = {"slug": project, "run_id": run_id}
+    return Operation("POST", RUN + "/freeze-revisions", types.Dataset.read, names, body=body)
+
+
 def space(project: str, *, measure: bool = False) -> Operation[types.Space]:
     query = {"measure": "true"} if measure else {}
     template = "/projects/{slug}/space"

@@ -323,6 +323,10 @@ class Run(Group):
         """Put only some of its generated pairs to people; see `AsyncClient.pairs_select`."""
         return self._do(self._client.pairs_select(self._slug, self.id, pairs=pairs, **plan))
 
+    def freeze_revisions(self, **how: Any) -> types.Dataset:
+        """Freeze its rewritten answers as preference pairs; see `AsyncClient.freeze_revisions`."""
+        return self._do(self._client.freeze_revisions(self._slug, self.id, **how))
+
     def remove_intermediates(self) -> types.Intermediates:
         """Remove its intermediate checkpoints and trainer state, for good; once it has ended."""
         return self._do(self._client.remove_intermediates(self._slug, self.id))
@@ -492,6 +496,14 @@ class Runs(Group):
             self._slug, pipeline, number, action, step=step, reason=reason
         )
         return self._do(acted)
+
+    def constitution(self) -> tuple[types.Constitution, ...]:
+        """Versions of its constitution, the newest first."""
+        return self._do(self._client.constitution(self._slug))
+
+    def constitution_save(self, principles: Mapping[str, str], **more: Any) -> types.Constitution:
+        """The next version of its constitution; see `AsyncClient.constitution_save`."""
+        return self._do(self._client.constitution_save(self._slug, principles, **more))
 
     def space(self, *, measure: bool = False) -> types.Space:
         """What runs and datasets keep in the artifact store; see `AsyncClient.space`."""

@@ -906,6 +906,26 @@ class Limits(Answered):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Principle(Answered):
+    """What a model criticises and rewrites answers by."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constitution(Answered):
+    """A version of a project's constitution; hard_rules: a reward that blocks answers, or {}."""
+
+    number: int
+    principles: tuple[Principle, ...] = field(metadata=_each(Principle))
+    hard_rules: Mapping[str, Any]
+    note: str
+    created_by: str
+    created_at: datetime = field(metadata=_MOMENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Intermediates(Answered):
     """What was removed of a run: checkpoints (models), trainer states of others, bytes (size)."""
 
