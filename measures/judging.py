@@ -278,11 +278,17 @@ def named(found: Worth) -> list[Bias]:
 
 
 def _seen_as_noisy(taste: Taste) -> bool:
-    """Whether it is on the same side of 0 there, or there is no interval to tell."""
+    """Whether it is on the same side of 0 there. Not asked where there is no interval to tell, nor
+    where people show no taste of that direction: then there is none that a better-informed judge
+    could have more of."""
+    more = (taste.difference.value or 0.0) > 0
+    own = taste.people.low if more else taste.people.high
+    if own is None or (own <= 0.5 if more else own >= 0.5):
+        return True
     low, high = taste.as_noisy.low, taste.as_noisy.high
     if low is None or high is None:
         return True
-    return low > 0 if (taste.difference.value or 0.0) > 0 else high < 0
+    return low > 0 if more else high < 0
 
 
 # The parts.
@@ -312,6 +318,8 @@ def _position(judged: Judged, shared: Bools, order_free: bool) -> Interval:
         return _position_of_choices(first, second)
     pull = (_margins(first, _PULL_CUT) + _margins(second, _PULL_CUT)) / 2
     found = mean_interval(pull, clusters=judged.prompt[read])
+    if found.value is not None and np.ptp(pull) == 0 and (found.n_clusters or 0) >= LEAST_UNITS:
+        found = replace(found, low=found.value, high=found.value, no_interval=None)
     known = (None if x is None else float(expit(x)) for x in (found.value, found.low, found.high))
     value, low, high = known
     return replace(found, value=value, low=low, high=high)

@@ -65,9 +65,7 @@ def voted(
         p = 1 / (1 + math.exp(-(qualities[0] - qualities[1]) / noise))
         for who in draw.sample(range(people), votes):
             choice = "a" if draw.random() < p else "b"
-            cast.append(
-                {"comparison": row["id"], "annotator": f"w{who}", "choice": choice}
-            )
+            cast.append({"comparison": row["id"], "annotator": f"w{who}", "choice": choice})
     labeling.comparisons_import(project=project, rows=rows)
     labeling.votes_import(project=project, rows=cast)
 

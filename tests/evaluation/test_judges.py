@@ -292,9 +292,15 @@ def test_prompts_are_chosen_on_one_part_and_measured_once_on_another(
     prompts = [{"prompt": base + "\nBad."}, {"prompt": base + "\nGood."}]
     judge_tune(version=version, prompts=prompts, scope=ALL, share=1.0, user=emil)
     runs = list(JudgeRun.objects.filter(purpose="tune").order_by("pk"))
-    parts = {part_of(task.prompt_id) for task in Comparison.objects.filter(
-        pk__in=[int(row["pair"]) for row in artifact_store().lines(f"{runs[0].pairs.uri}/pairs.jsonl")]
-    )}
+    parts = {
+        part_of(task.prompt_id)
+        for task in Comparison.objects.filter(
+            pk__in=[
+                int(row["pair"])
+                for row in artifact_store().lines(f"{runs[0].pairs.uri}/pairs.jsonl")
+            ]
+        )
+    }
     assert parts == {Part.TUNE, Part.CHOOSE}
     for asked in runs:
         good = asked.version.config["prompt"].endswith("Good.")
@@ -321,7 +327,8 @@ def test_unsure_pairs_go_first_and_a_random_share_measures(project: Project, emi
     assert first is not None
     unsure = {v.task_id: abs(v.preference - 0.5) for v in version.verdicts.all()}
     assert unsure[first.pk] == min(
-        unsure[pk] for pk in Comparison.objects.filter(slice="selected").values_list("pk", flat=True)
+        unsure[pk]
+        for pk in Comparison.objects.filter(slice="selected").values_list("pk", flat=True)
     )
     assert Comparison.objects.filter(slice="measuring", inclusion_probability=0.2).count() == kept
     slot = first.slots.filter(state="free").first()

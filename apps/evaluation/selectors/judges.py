@@ -26,7 +26,7 @@ from apps.evaluation.models import (
     LabelCertificate,
 )
 from apps.evaluation.selectors.head_to_head import tasks_of
-from apps.labeling.models import Answer, Choice, Decision, Slot, Task
+from apps.labeling.models import Answer, Choice, Decision, Response, Slot, Task
 from apps.labeling.texts import plain
 from apps.snapshots.models import MIXTURE, Snapshot
 from apps.training.models import Checkpoint, Run, RunInput
@@ -247,7 +247,8 @@ def certificate_get(*, project: Project, certificate_id: str) -> LabelCertificat
 def certificates_behind(checkpoint: Checkpoint) -> list[CertificateUse]:
     """Certificates of the labels that a model was trained on, through the mixtures they are part of
     and the models it began as or was optimised against."""
-    runs, seen = {checkpoint.run_id}, set()
+    runs: set[str] = {checkpoint.run_id}
+    seen: set[str] = set()
     datasets: set[str] = set()
     while runs - seen and len(seen) < MOST_RUNS:
         here = runs - seen
@@ -484,6 +485,10 @@ def _votes(
     return list(rows.order_by("pk").values_list("task_id", "annotator_id", "choice", "source"))
 
 
+def _said_in(response: Response | None) -> str:
+    return plain(response.messages) if response else ""
+
+
 def _floats(values: Any) -> Floats:
     return np.array([np.nan if one is None else one for one in values], dtype=np.float64)
 
@@ -520,8 +525,8 @@ def disagreements(version: JudgeVersion, *, scope: Scope, share: float) -> list[
         {
             "task": tasks[task],
             "prompt": plain(tasks[task].prompt.messages),
-            "a": plain(tasks[task].response_a.messages),
-            "b": plain(tasks[task].response_b.messages),
+            "a": _said_in(tasks[task].response_a),
+            "b": _said_in(tasks[task].response_b),
             "people": float(voted[place]),
             "votes": int(n[place]),
             "judge": float(kept.preference[place]),

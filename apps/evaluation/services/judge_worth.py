@@ -86,7 +86,7 @@ def measurement_make(
     look = certify_looks(version.judge, scope) + 1 if part == Part.CERTIFY else 1
     return JudgeMeasurement.objects.create(
         version=version,
-        scope=scope.toplain_figures(),
+        scope=scope.to_json(),
         part=part,
         share=share,
         look=look,
@@ -384,9 +384,7 @@ def best_of_trial(versions: Sequence[JudgeVersion], scope: Scope) -> JudgeVersio
     tried. None where none has figures."""
     best: tuple[float, JudgeVersion] | None = None
     for version in versions:
-        rows = version.measurements.filter(
-            part=Part.CHOOSE, scope=scope.toplain_figures(), refused=""
-        )
+        rows = version.measurements.filter(part=Part.CHOOSE, scope=scope.to_json(), refused="")
         found = rows.order_by("-pk").first()
         value = (found.figures.get("agreement") or {}).get("value") if found else None
         if value is not None and (best is None or value > best[0]):

@@ -14,7 +14,6 @@ from typing import Any
 
 from django.db import connection, transaction
 from django.utils import timezone
-from measures.judging import preference
 
 from apps.accounts.models import Project, User
 from apps.accounts.services import audit_record
@@ -43,6 +42,7 @@ from apps.training.models import Artifact, Checkpoint, Run
 from apps.training.services import run_launch
 from apps.training.services.kinds import ANSWERING, REWARDS
 from apps.training.services.launching import LONGEST_NAME
+from measures.judging import preference
 from measures.splits import unit_hash
 from workers.artifacts import ArtifactError
 from workers.config import SettingsError, settings_for

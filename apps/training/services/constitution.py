@@ -123,7 +123,7 @@ def constitution_applied(*, project: Project, config: Mapping[str, Any]) -> dict
 def _own_principles(given: Any) -> list[str]:
     """What a person gave; nothing where it is the recipe's default, as a form sends it."""
     texts = list(given) if isinstance(given, list | tuple) else []
-    default = list(GenerateSettings.__dataclass_fields__["principles"].default)
+    default = list(GenerateSettings().principles)
     return [] if texts == default else texts
 
 
