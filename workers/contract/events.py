@@ -100,7 +100,7 @@ class Generated:
     uri: str
     sha256: str
     count: int
-    purpose: str  # candidates | audit | probe
+    purpose: str  # candidates | audit | probe | verdicts
 
 
 @dataclass(frozen=True, slots=True)

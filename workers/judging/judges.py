@@ -159,6 +159,7 @@ class LocalJudge:
         asked = both_orders(self.settings, pairs)
         ids = [encode_prompt(self.tokenizer, prompt) for prompt in asked]
         fits = _fitting([len(row) <= self.room for row in ids])
+        fits.sort(key=lambda i: len(ids[i]))  # so that little of a batch is padding
         found: dict[int, tuple[float | None, str]] = {}
         for part in parts(self.context, len(fits), self.settings.batch_size, doing):
             batch = fits[part]
