@@ -315,22 +315,33 @@ def _row_check(number: int, row: Mapping[str, Any]) -> None:
 
 
 def _answered_by(found: JudgeRun) -> JudgeVersion:
-    """The version whose verdicts these are: of a server that says that it runs something else than
-    before, a new one."""
+    """The version whose verdicts these are: of a server that says nothing of what it said before, a
+    new one. One of several machines names another fingerprint now and then; what was seen once
+    beside a known one is known from then on."""
     version = found.version
-    said = str(found.run.summary.get("fingerprint") or found.run.summary.get("says") or "")
-    said = said.replace("\x00", "")[: longest(JudgeVersion, "fingerprint")]
-    if not version.is_served or not said or said == version.fingerprint:
+    if not version.is_served:
         return version
-    if not version.fingerprint:
-        version.fingerprint = said
+    now = _fingerprints(found.run.summary)
+    known = set(version.fingerprint.split(",")) - {""}
+    if not now or now <= known:
+        return version
+    joined = ",".join(sorted(now | known))
+    if (now & known or not known) and len(joined) <= longest(JudgeVersion, "fingerprint"):
+        version.fingerprint = joined
         version.save(update_fields=["fingerprint", "updated_at"])
+    if now & known or not known:
         return version
     return version_changed(
         version=version,
-        because=f"Its server says {said}, and said {version.fingerprint}.",
-        said=said,
+        because=f"Its server says {', '.join(sorted(now))}, and said {version.fingerprint}.",
+        said=",".join(sorted(now))[: longest(JudgeVersion, "fingerprint")],
     )
+
+
+def _fingerprints(summary: Mapping[str, Any]) -> set[str]:
+    """What a server says that it runs; without fingerprints the name that it gives its model."""
+    told = str(summary.get("fingerprint") or "") or f"model:{summary.get('says') or ''}"
+    return {one for one in told.replace("\x00", "").split(",") if one and one != "model:"}
 
 
 def version_changed(*, version: JudgeVersion, because: str, said: str) -> JudgeVersion:
