@@ -1,16 +1,19 @@
 """Judges: versions, verdicts that can be no votes, what one is worth beside people."""
 
+import json
+import random
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from django.db import IntegrityError, connection, transaction
+from django.urls import reverse
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from apps.accounts.models import Membership, Project, User
 from apps.common.errors import Conflict, DomainError
-from apps.evaluation.models import JudgeRun, JudgeVerdict, JudgeVersion
+from apps.evaluation.models import HeadToHead, JudgeRun, JudgeVerdict, JudgeVersion
 from apps.evaluation.selectors.judges import (
     Part,
     Scope,
@@ -19,13 +22,17 @@ from apps.evaluation.selectors.judges import (
     part_of,
     trials_of,
 )
+from apps.evaluation.services.head_to_head import Asked, head_to_head_open
+from apps.evaluation.services.judge_beside import beside_people, by_category
 from apps.evaluation.services.judge_sweep import judges_sweep
 from apps.evaluation.services.judge_worth import judge_measure, judge_tune, pairs_presort
 from apps.evaluation.services.judges import version_make
 from apps.labeling.models import Comparison, Vote
+from apps.labeling.services import Lease, slot_lease_next, vote_cast
 from apps.monitoring.models import Incident
 from apps.snapshots.selectors.snapshots import snapshot_search
 from apps.snapshots.storage import artifact_store
+from apps.training.models import RunInput
 from tests.evaluation.judged import (
     answered,
     first_is_better,
@@ -35,7 +42,11 @@ from tests.evaluation.judged import (
     names,
     right,
     voted,
+    words,
 )
+from tests.evaluation.outputs import snapshot_make
+from tests.labeling.pairs import annotators_make
+from tests.web.world import run_make
 
 ALL = Scope()
 
@@ -334,3 +345,90 @@ def test_unsure_pairs_go_first_and_a_random_share_measures(project: Project, emi
     slot = first.slots.filter(state="free").first()
     assert slot is not None
     assert slot.priority >= first.priority > 0
+
+
+# Beside people: head-to-heads and suites.
+
+
+def head_to_head(project: Project, user: User, n: int = 120):
+    rows = [
+        {
+            "prompt": f"Question {k}: why?",
+            "response_a": words(k, "a", is_long=k % 2 == 0, quality=1.0),
+            "response_b": words(k, "b", is_long=k % 2 == 1, quality=0.0),
+        }
+        for k in range(n)
+    ]
+    return head_to_head_open(
+        project=project,
+        user=user,
+        asked=Asked(name="New or old", first_name="New", second_name="Old", people=6),
+        rows=rows,
+    )
+
+
+def vote_some(project: Project, people: list[User], each: int, draw: random.Random) -> None:
+    for person in people:
+        for _ in range(each):
+            lease = slot_lease_next(project=project, annotator=person)
+            assert isinstance(lease, Lease)
+            choice = "a" if draw.random() < 0.75 else "b"
+            vote_cast(slot=lease.slot, annotator=person, idempotency_key=lease.key, choice=choice)
+
+
+def test_a_judge_stands_beside_the_votes_of_a_head_to_head(
+    project: Project, emil: User, signed_in
+) -> None:
+    found = head_to_head(project, emil)
+    vote_some(project, annotators_make(project, 6), 7, random.Random(1))
+    version = judge_of(project, emil)
+    address = reverse("evaluation:head_to_head", args=[project.slug, found.pk])
+    client = signed_in(emil)
+    assert "Ask the judge" in client.get(address).content.decode()
+    client.post(f"{address}judge/", {"version": version.pk})
+    (asked,) = JudgeRun.objects.all()
+    answered(asked, right())
+    (beside,) = beside_people(found)
+    assert (beside.n_verdicts, beside.estimate.n_votes) == (120, 42)
+    assert beside.estimate.n_unlabelled == 78
+    held, once = beside.held, beside.estimate.ppi
+    assert held is not None
+    assert held.high - held.low > 1.4 * (once.high - once.low)  # it may be looked at any day
+    assert "People and judge" in client.get(address).content.decode()
+
+
+def test_a_suite_says_by_category_what_people_prefer_with_a_judge(
+    project: Project, emil: User, signed_in
+) -> None:
+    found = head_to_head(project, emil)
+    run = run_make(project, kind="evaluate", state="finished", name="suite")
+    rows = [
+        {
+            "prompt": [{"role": "user", "content": f"Question {k}: why?"}],
+            "check": {"category": "even" if k % 2 == 0 else "odd"},
+        }
+        for k in range(120)
+    ]
+    artifact_store().write_bytes(
+        "snapshots/suite/train.jsonl", "".join(json.dumps(row) + "\n" for row in rows).encode()
+    )
+    prompts = snapshot_make(
+        project, kind="prompts", uri="snapshots/suite", counts={"rows": {"train": 120}}
+    )
+    RunInput.objects.create(run=run, role="prompts", snapshot=prompts)
+    HeadToHead.objects.update(source=run)
+    vote_some(project, annotators_make(project, 6), 10, random.Random(2))
+    version = judge_of(project, emil)
+    asked = judge_measure(
+        version=version, scope=Scope("head_to_head", found.pk), share=1.0, user=emil
+    )
+    answered(asked, right())
+    (one,) = by_category(run)
+    assert [(row["name"], row["n"]) for row in one["rows"]] == [
+        ("All", 120),
+        ("even", 60),
+        ("odd", 60),
+    ]
+    assert sum(row["votes"] for row in one["rows"][1:]) == one["rows"][0]["votes"] == 60
+    page = signed_in(emil).get(reverse("evaluation:run_checks", args=[project.slug, run.pk]))
+    assert "Preferred by people" in page.content.decode()

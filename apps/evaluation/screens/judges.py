@@ -7,11 +7,13 @@ from apps.common.report.blocks import Part as ReportPart
 from apps.common.report.blocks import part_of
 from apps.evaluation.models import JudgeMeasurement, JudgeVersion, LabelCertificate
 from apps.evaluation.selectors.judges import Part, Scope, is_calibrated, measurement_of
+from apps.evaluation.services.judge_beside import Beside
 from apps.evaluation.services.judge_worth import FIRST
 from measures.blocks import Curve, Intervals, Series
 from measures.certificates import AuditState
 from measures.estimate import Interval
 from workers.contract.numbers import percent, share
+from workers.contract.reasons import reason_words
 
 _BIASES = {
     "length": ("Length", "prefers the longer answer {size} more often than people do"),
@@ -256,6 +258,48 @@ def _attacks(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
         }
         for one in figures.get("attacks") or []
     ]
+
+
+def beside_words(found: Beside) -> dict[str, Any]:
+    """A judge beside the votes of a head-to-head."""
+    one = found.estimate
+    told = one.ppi.no_interval or one.undefined or one.without_judge or ""
+    return {
+        "version": found.version,
+        "n_verdicts": found.n_verdicts,
+        "n_votes": one.n_votes,
+        "people": "" if one.people.value is None else share(one.people),
+        "both": "" if found.held is None else share(found.held),
+        "judge": "" if one.judge.value is None else share(one.judge),
+        "saved": "" if not one.saved else percent(one.saved),
+        "why": reason_words(told),
+        "says": _says(found.held),
+        "calibrated": is_calibrated(found.version),
+    }
+
+
+def _says(held: Interval | None) -> str:
+    if held is None or held.low is None or held.high is None:
+        return ""
+    if held.low > 0.5:
+        return "better"
+    return "worse" if held.high < 0.5 else "not told apart"
+
+
+def suite_words(found: dict[str, Any]) -> dict[str, Any]:
+    """A judge beside people on a regression suite, by category."""
+    rows = [
+        {
+            "name": row["name"],
+            "n": row["n"],
+            "votes": row["votes"],
+            "people": share(row["people"]) if row["enough"] else "",
+            "both": share(row["both"]) if row["enough"] else "",
+            "judge": share(row["judge"]) if row["judge"].value is not None else "",
+        }
+        for row in found["rows"]
+    ]
+    return {**found, "rows": rows}
 
 
 def trial_words(trial: dict[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from apps.common.http import Request
 from apps.evaluation.forms.head_to_head import HeadToHeadForm, ShareForm
 from apps.evaluation.models import HeadToHead
 from apps.evaluation.screens import head_to_head as screen
+from apps.evaluation.screens.judges import beside_words
 from apps.evaluation.selectors.head_to_head import (
     evaluations,
     head_to_head_get,
@@ -30,6 +31,7 @@ from apps.evaluation.selectors.head_to_head import (
     shared_get,
     votes_rows,
 )
+from apps.evaluation.selectors.judges import versions_of
 from apps.evaluation.services.head_to_head import (
     head_to_head_end,
     head_to_head_look,
@@ -37,6 +39,7 @@ from apps.evaluation.services.head_to_head import (
     head_to_head_share,
     head_to_head_unshare,
 )
+from apps.evaluation.services.judge_beside import beside_people
 from apps.training.selectors import run_get
 from measures.head_to_head import Result
 
@@ -148,6 +151,11 @@ def head_to_head(request: Request, head_to_head_id: str) -> HttpResponse:
     }
     if request.htmx:
         return render(request, "evaluation/_head_to_head.html", context)
+    if not found.is_several:
+        context |= {
+            "beside": [beside_words(one) for one in beside_people(found)],
+            "judges": versions_of(project=request.project) if context["may_change"] else [],
+        }
     return render(request, "evaluation/head_to_head.html", context)
 
 

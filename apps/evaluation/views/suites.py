@@ -12,10 +12,12 @@ from apps.accounts.permissions import READERS, STAFF, project_page
 from apps.common.errors import DomainError
 from apps.common.http import Request
 from apps.evaluation.forms.suites import AutomaticSuiteForm
+from apps.evaluation.screens.judges import suite_words
 from apps.evaluation.screens.suites import checks_of
 from apps.evaluation.selectors.overlap import overlap_of, overlap_words
 from apps.evaluation.selectors.suites import automatic_suite, suite_launches
 from apps.evaluation.services import suites as services
+from apps.evaluation.services.judge_beside import by_category
 from apps.training.selectors import run_get
 
 PER_PAGE = 25
@@ -34,6 +36,7 @@ def run_checks(request: Request, run_id: str) -> HttpResponse:
         "is_evaluation": run.kind == run.Kind.EVALUATE,
         "may_automate": request.role in STAFF,
         "checks": checks_of(run.summary.get("regression") or {}),
+        "judged": [suite_words(one) for one in by_category(run)],
         "page_title": f"Checks of {run.name}",
         "nav": "runs",
     }
