@@ -44,16 +44,19 @@ def voted(
     noise: float = 1.0,
     models: tuple[str, str] = ("", ""),
     unvoted: int = 0,
+    prompts: int = 0,
 ) -> None:
     """n pairs with so many votes each and `unvoted` without. People prefer the better answer, with
-    logistic noise, and care nothing for length; long and short is drawn apart from quality."""
+    logistic noise, and care nothing for length; long and short is drawn apart from quality.
+    prompts: so many that are asked again and again; 0: a prompt for each pair."""
     LabelingSettings.objects.update_or_create(project=project, defaults={})
     draw = random.Random(seed)
     rows, cast = [], []
     for number in range(start, start + n + unvoted):
         qualities = draw.gauss(0, 1), draw.gauss(0, 1)
         a_long = draw.random() < 0.5
-        row: dict[str, Any] = {"id": f"pair-{number}", "prompt": f"Question {number}: why?"}
+        asked = number % prompts if prompts else number
+        row: dict[str, Any] = {"id": f"pair-{number}", "prompt": f"Question {asked}: why?"}
         for side, quality, is_long in zip("ab", qualities, (a_long, not a_long), strict=True):
             row[f"response_{side}"] = words(number, side, is_long=is_long, quality=quality)
         for side, model in zip("ab", models, strict=True):

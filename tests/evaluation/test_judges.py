@@ -26,10 +26,11 @@ from apps.evaluation.services.head_to_head import Asked, head_to_head_open
 from apps.evaluation.services.judge_beside import beside_people, by_category
 from apps.evaluation.services.judge_sweep import judges_sweep
 from apps.evaluation.services.judge_worth import judge_measure, judge_tune, pairs_presort
-from apps.evaluation.services.judges import version_make
+from apps.evaluation.services.judges import judge_make, version_make
 from apps.labeling.models import Comparison, Vote
 from apps.labeling.services import Lease, slot_lease_next, vote_cast
 from apps.monitoring.models import Incident
+from apps.snapshots.models import SnapshotRow
 from apps.snapshots.selectors.snapshots import snapshot_search
 from apps.snapshots.storage import artifact_store
 from apps.training.models import RunInput
@@ -44,7 +45,7 @@ from tests.evaluation.judged import (
     voted,
     words,
 )
-from tests.evaluation.outputs import snapshot_make
+from tests.evaluation.outputs import checkpoint_make, snapshot_make
 from tests.labeling.pairs import annotators_make
 from tests.web.world import run_make
 
@@ -432,3 +433,29 @@ def test_a_suite_says_by_category_what_people_prefer_with_a_judge(
     assert sum(row["votes"] for row in one["rows"][1:]) == one["rows"][0]["votes"] == 60
     page = signed_in(emil).get(reverse("evaluation:run_checks", args=[project.slug, run.pk]))
     assert "Preferred by people" in page.content.decode()
+
+
+def test_pairs_that_a_judge_learned_from_do_not_measure_it(project: Project, emil: User) -> None:
+    voted(project, 60)
+    data = snapshot_make(project, state="draft")
+    learned = list(Comparison.objects.order_by("pk")[:30])
+    SnapshotRow.objects.bulk_create(
+        SnapshotRow(snapshot=data, comparison=pair, split="train", ordinal=place)
+        for place, pair in enumerate(learned)
+    )
+    type(data).objects.filter(pk=data.pk).update(state="frozen")
+    model = checkpoint_make(project, data=data)
+    version = judge_make(project=project, name="Learner", model=model, config={}, user=emil)
+    found = measured(version, emil, right(), share=1.0)
+    assert found.n_pairs == 30
+    assert found.figures["n_judged"] == 60
+
+
+def test_a_few_prompts_asked_again_and_again_are_measured_by_pairs(
+    project: Project, emil: User
+) -> None:
+    voted(project, 80, prompts=4)
+    found = measured(judge_of(project, emil), emil, right())
+    assert found.figures["by_pair"]
+    assert 20 < found.n_pairs < 60
+    assert found.figures["ppi"]["ppi"]["value"] is not None

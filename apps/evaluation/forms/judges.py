@@ -16,7 +16,7 @@ from apps.evaluation.selectors.judges import (
     could_judge,
 )
 from apps.evaluation.services.judge_worth import MOST_PROMPTS, SHARE
-from apps.evaluation.services.judges import MOST_ATTACKED
+from apps.evaluation.services.judges import MOST_ATTACKED, MOST_PAIRS
 from workers.config.judging import LAST_LINE, LETTER, LONGEST_PROMPT, PROMPT, RUBRIC
 
 _LINES = forms.Textarea({"rows": 12, "spellcheck": "false", "class": "mono"})
@@ -148,10 +148,21 @@ class MeasureForm(ScopedForm):
         "about two dozen questions a pair.",
     )
 
+    most = forms.IntegerField(
+        label="Pairs at most",
+        min_value=1,
+        max_value=MOST_PAIRS,
+        initial=1_000,
+        help_text="That it is asked about now, each twice; drawn by hash from those that it has "
+        "not judged.",
+    )
+    field_order = ("scope", "most", "share", "attacked")
+
     def given(self) -> dict[str, Any]:
         found = self.cleaned_data
         return {
             "scope": self.scope_given(),
+            "most": found["most"],
             "share": found["share"] / 100,
             "attacked": found["attacked"] or 0,
         }

@@ -28,7 +28,8 @@ from apps.evaluation.models import (
 from apps.evaluation.selectors.head_to_head import tasks_of
 from apps.labeling.models import Answer, Choice, Decision, Response, Slot, Task
 from apps.labeling.texts import plain
-from apps.snapshots.models import MIXTURE, Snapshot
+from apps.snapshots.models import MIXTURE, Snapshot, SnapshotRow
+from apps.snapshots.recipe import TRAIN
 from apps.training.models import Checkpoint, Run, RunInput
 from apps.training.services.kinds import ANSWERING, REWARDS
 from measures.splits import unit_hash
@@ -125,6 +126,19 @@ def pair_rows(tasks: QuerySet[Task]) -> list[dict[str, Any]]:
 def without_verdict(tasks: QuerySet[Task], version: JudgeVersion) -> QuerySet[Task]:
     known = JudgeVerdict.objects.filter(version=version, task=OuterRef("pk"))
     return tasks.filter(~Exists(known))
+
+
+# Under so many prompts each pair is a unit of its own: what is said then holds for these prompts.
+LEAST_UNITS = 40
+
+
+def pairs_are_units(*, project: Project, scope: Scope) -> bool:
+    """Whether pairs, and not prompts, are drawn by hash and hang together in nothing: where so few
+    prompts are asked about again and again that they could not be sampled."""
+    if scope.kind == HEAD_TO_HEAD:
+        return False
+    prompts = tasks_in(project=project, scope=scope).order_by().values("prompt").distinct()
+    return len(prompts[:LEAST_UNITS]) < LEAST_UNITS
 
 
 # --- judges ---
@@ -244,9 +258,9 @@ def certificate_get(*, project: Project, certificate_id: str) -> LabelCertificat
     return found
 
 
-def certificates_behind(checkpoint: Checkpoint) -> list[CertificateUse]:
-    """Certificates of the labels that a model was trained on, through the mixtures they are part of
-    and the models it began as or was optimised against."""
+def datasets_behind(checkpoint: Checkpoint) -> set[str]:
+    """Ids of the datasets that a model learned from: its run's, those of the models it began as or
+    was optimised against, and the parts of mixtures among them."""
     runs: set[str] = {checkpoint.run_id}
     seen: set[str] = set()
     datasets: set[str] = set()
@@ -259,8 +273,19 @@ def certificates_behind(checkpoint: Checkpoint) -> list[CertificateUse]:
         runs |= {pk for pk in rows.values_list("upstream_id", flat=True) if pk}
     for recipe in Snapshot.objects.filter(pk__in=datasets).values_list("recipe", flat=True):
         datasets |= {part["snapshot"] for part in (recipe.get(MIXTURE) or {}).get("parts", [])}
-    found = CertificateUse.objects.filter(snapshot__in=datasets)
+    return datasets
+
+
+def certificates_behind(checkpoint: Checkpoint) -> list[CertificateUse]:
+    """Certificates of the labels that a model was trained on."""
+    found = CertificateUse.objects.filter(snapshot__in=datasets_behind(checkpoint))
     return list(found.select_related("snapshot", "certificate__version__judge"))
+
+
+def pairs_learned(checkpoint: Checkpoint) -> set[int]:
+    """Pairs whose votes a model learned from: on these its word is not its own."""
+    rows = SnapshotRow.objects.filter(snapshot__in=datasets_behind(checkpoint), split=TRAIN)
+    return set(rows.values_list("comparison_id", flat=True))
 
 
 # --- the family that an answer is of ---
@@ -327,9 +352,9 @@ def family_of(version: JudgeVersion, roots: Mapping[str, str]) -> Family:
 # --- verdicts and votes ---
 
 
-def part_of(prompt: int) -> str:
-    """Of the human sample, to which each prompt belongs by its hash."""
-    place = unit_hash(str(prompt), PART_SALT)
+def part_of(unit: int) -> str:
+    """Of the human sample, to which each unit belongs by its hash."""
+    place = unit_hash(str(unit), PART_SALT)
     for name, share in PARTS:
         if place < share:
             return name
@@ -341,14 +366,15 @@ def sampled_tasks(
     *, project: Project, scope: Scope, share: float, parts: Collection[str]
 ) -> list[int]:
     """Pairs of the human sample that belong to these parts and have votes."""
+    unit = "pk" if pairs_are_units(project=project, scope=scope) else "prompt_id"
     voted = Answer.objects.filter(
         is_current=True, slot__kind=Slot.Kind.REGULAR, task=OuterRef("pk")
     )
     rows = tasks_in(project=project, scope=scope).filter(Exists(voted), slice__in=_MEASURING)
     return [
         task
-        for task, prompt in rows.order_by("pk").values_list("pk", "prompt_id")
-        if unit_hash(str(prompt), SAMPLE_SALT) < share and part_of(prompt) in parts
+        for task, key in rows.order_by("pk").values_list("pk", unit)
+        if unit_hash(str(key), SAMPLE_SALT) < share and part_of(key) in parts
     ]
 
 
@@ -356,11 +382,13 @@ def sampled_tasks(
 class Judged:
     """Pairs with a verdict, in order: n of them; and their votes: v of them.
 
-    task, prompt: (n,) ids; first, second: (n,) NaN where unreadable; preference: (n,) for A;
+    task: (n,) ids; prompt: (n,) ids of the units that are drawn and hang together, prompts unless
+    `pairs_are_units`; first, second: (n,) NaN where unreadable; preference: (n,) for A;
     length_a, length_b: (n,) characters; own_a, own_b: (n,) of the judge's family, NaN unknown;
     decided: (n,) a or b as people decided, neither where their votes are for neither, empty while
-    votes are missing; measuring: (n,) whether its votes
-    may measure anything; pair: (v,) the place of each vote's pair; score: (v,) 1 for A, ½, 0 for B;
+    votes are missing; measuring: (n,) whether its votes may measure anything: it was not chosen by
+    a model, and the judge did not learn from it; pair: (v,) the place of each vote's pair; score:
+    (v,) 1 for A, ½, 0 for B;
     person: (v,) ids; simulated: (v,) whether no person gave it. Votes stand in the order they were
     cast.
     """
@@ -425,6 +453,8 @@ def judged(*, version: JudgeVersion, scope: Scope) -> Judged:
     """The version's verdicts on the pairs of a scope, with people's current votes on them."""
     project = version.judge.project
     tasks = tasks_in(project=project, scope=scope)
+    by_pair = pairs_are_units(project=project, scope=scope)
+    learned = pairs_learned(version.model)
     rows = list(
         JudgeVerdict.objects.filter(version=version, task__in=tasks)
         .select_related("task__prompt", "task__response_a", "task__response_b")
@@ -446,7 +476,10 @@ def judged(*, version: JudgeVersion, scope: Scope) -> Judged:
     }
     return Judged(
         task=np.array(ids, dtype=np.int64),
-        prompt=np.array([row.task.prompt_id for row in rows], dtype=np.int64),
+        prompt=np.array(
+            [row.task_id if by_pair else row.task.prompt_id for row in rows],
+            dtype=np.int64,
+        ),
         first=_floats(row.first for row in rows),
         second=_floats(row.second for row in rows),
         preference=_floats(row.preference for row in rows),
@@ -455,7 +488,10 @@ def judged(*, version: JudgeVersion, scope: Scope) -> Judged:
         own_a=_floats(family.holds(one, roots) for one, _ in names),
         own_b=_floats(family.holds(two, roots) for _, two in names),
         decided=[decided.get(pk, "") for pk in ids],
-        measuring=np.array([row.task.slice in _MEASURING for row in rows], dtype=bool),
+        measuring=np.array(
+            [row.task.slice in _MEASURING and row.task_id not in learned for row in rows],
+            dtype=bool,
+        ),
         pair=np.array([places[vote[0]] for vote in votes], dtype=np.int64),
         score=_floats(SCORES[Choice(vote[2])] for vote in votes),
         person=np.array([vote[1] for vote in votes], dtype=np.int64),

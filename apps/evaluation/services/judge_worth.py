@@ -27,11 +27,12 @@ from apps.evaluation.selectors.judges import (
     certify_looks,
     is_shaped,
     judged,
+    pairs_are_units,
     sampled_tasks,
     scope_check,
     tasks_in,
 )
-from apps.evaluation.services.judges import pairs_ask, version_make
+from apps.evaluation.services.judges import MOST_PAIRS, pairs_ask, version_make
 from apps.labeling.models import Task
 from apps.labeling.services.batches import pairs_order
 from measures import judging
@@ -53,12 +54,13 @@ def judge_measure(
     scope: Scope,
     share: float = SHARE,
     attacked: int = 0,
+    most: int = MOST_PAIRS,
     user: User | None,
     queue: str = "cpu",
 ) -> JudgeRun | JudgeMeasurement:
     """Have the judge asked about the pairs of a scope that it has not judged, then measure it; at
     once where it has judged them all. share: of the prompts, drawn by their hash, whose votes are
-    the human sample. `DomainError` names the field."""
+    the human sample; most: pairs that it is asked about now. `DomainError` names the field."""
     if not 0 < share <= 1:
         raise DomainError("Over 0, and at most 1.", code="bad_share", field="share")
     asked = pairs_ask(
@@ -68,6 +70,7 @@ def judge_measure(
         wanted={"measure": share},
         user=user,
         attacked=attacked,
+        most=most,
         queue=queue,
     )
     return asked or measurement_make(version=version, scope=scope, share=share, by=user)
@@ -115,6 +118,7 @@ def figures_of(
         "n_judged": len(found),
         "n_awaited": int((found.sampled(share) & found.measuring & ~found.voted).sum()),
         "estimand": FIRST if scope.kind == HEAD_TO_HEAD else LONGER,
+        "by_pair": pairs_are_units(project=version.judge.project, scope=scope),
     }
     if told.undefined:
         return made | {"refused": reason_words(told.undefined)}

@@ -30,6 +30,7 @@ from apps.evaluation.selectors.judges import (
     Scope,
     due_runs,
     pair_rows,
+    pairs_are_units,
     scope_check,
     tasks_in,
     without_verdict,
@@ -183,10 +184,11 @@ def pairs_ask(
     attacked: int = 0,
     queue: str = QUEUE_CPU,
     only: list[int] | None = None,
+    most: int = MOST_PAIRS,
 ) -> JudgeRun | None:
     """Launch a run over the pairs of a scope that the version has not judged yet; None where it
-    has judged them all, and nothing is to be attacked. At most MOST_PAIRS, whole prompts drawn by
-    their hash.
+    has judged them all, and nothing is to be attacked. At most so many, whole prompts (or pairs,
+    where there are few prompts) drawn by their hash.
 
     wanted: what is done with the verdicts, for `judges_sweep`. only: ids of tasks. Raises
     `DomainError` naming the field; then nothing was launched.
@@ -206,9 +208,12 @@ def pairs_ask(
     every = tasks_in(project=project, scope=scope)
     if only is not None:
         every = every.filter(pk__in=only)
-    rows = _drawn(pair_rows(without_verdict(every, version)), MOST_PAIRS)
+    if not 1 <= most <= MOST_PAIRS:
+        raise DomainError(f"From 1 to {MOST_PAIRS:,}.", field="most")
+    by_pair = pairs_are_units(project=project, scope=scope)
+    rows = _drawn(pair_rows(without_verdict(every, version)), most, by_pair)
     if not rows and attacked:
-        rows = _drawn(pair_rows(every), attacked)
+        rows = _drawn(pair_rows(every), attacked, by_pair)
     if not rows:
         if every.exists():
             return None
@@ -238,17 +243,16 @@ def pairs_ask(
         )
 
 
-def _drawn(rows: list[dict[str, Any]], most: int) -> list[dict[str, Any]]:
-    """At most so many, by the hash of their prompts, in the order of their ids."""
+def _drawn(rows: list[dict[str, Any]], most: int, by_pair: bool) -> list[dict[str, Any]]:
+    """At most so many, by the hash of their prompts or ids, in the order of their ids."""
     if len(rows) <= most:
         return rows
-    place = {row["pair"]: _place(row["prompt"]) for row in rows}
-    kept = sorted(rows, key=lambda row: (place[row["pair"]], row["pair"]))[:most]
-    return sorted(kept, key=lambda row: int(row["pair"]))
 
+    def place(row: dict[str, Any]) -> tuple[float, str]:
+        unit = row["pair"] if by_pair else json.dumps(row["prompt"], sort_keys=True)
+        return unit_hash(unit, "asked"), row["pair"]
 
-def _place(prompt: Any) -> float:
-    return unit_hash(json.dumps(prompt, sort_keys=True), "asked")
+    return sorted(sorted(rows, key=place)[:most], key=lambda row: int(row["pair"]))
 
 
 # --- taking verdicts over ---
