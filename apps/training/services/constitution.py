@@ -86,12 +86,12 @@ def constitution_applied(*, project: Project, config: Mapping[str, Any]) -> dict
         return given
     named = chosen.get(NUMBER)
     own = _own_principles(chosen.get("principles"))
-    if own and named is None:
+    if (own and named is None) or not isinstance(named, int | None):
         return given
     try:
         found = (
             constitution_get(project=project, number=named)
-            if isinstance(named, int)
+            if named is not None
             else constitution_current(project=project)
         )
     except Missing as error:
