@@ -15,7 +15,6 @@ from apps.training.selectors.constitution import (
     constitution_get,
 )
 from workers.config import recipe_config, recipe_fields
-from workers.config.inference import GenerateSettings
 from workers.config.rewards import needs_model, reward_errors
 
 MOST_PRINCIPLES = 50
@@ -123,8 +122,8 @@ def constitution_applied(*, project: Project, config: Mapping[str, Any]) -> dict
 def _own_principles(given: Any) -> list[str]:
     """What a person gave; nothing where it is the recipe's default, as a form sends it."""
     texts = list(given) if isinstance(given, list | tuple) else []
-    default = list(GenerateSettings.__dataclass_fields__["principles"].default)
-    return [] if texts == default else texts
+    default = next(one.default for one in recipe_fields("generate") if one.name == "principles")
+    return [] if texts == list(default) else texts
 
 
 def _principles(given: Any) -> list[dict[str, str]]:
