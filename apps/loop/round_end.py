@@ -1,6 +1,7 @@
 """How the demo's round ends: people compare the policy with its baseline, somebody asks that it is
-promoted, others decide, and its card says all of it. Then a pipeline is made of the round, and
-people vote on some of the pairs that it generated, until the next round starts by itself.
+promoted, others decide, and its card says all of it. Judges are measured beside people. Then a
+pipeline is made of the round, and people vote on some of the pairs that it generated, until the
+next round starts by itself.
 
 The people are simulated, and their votes are marked so: they show how a comparison goes, and no
 gate counts them. Everything is done through the services that people's pages call, and each step
@@ -39,6 +40,7 @@ from apps.labeling.services.eligibility import guideline_acknowledge
 from apps.labeling.services.import_votes import imported_people, imported_people_make
 from apps.loop import selectors
 from apps.loop.demo import PEOPLE, Say, alone, stage_timed
+from apps.loop.demo_judges import judges_ask
 from apps.loop.models import Pipeline
 from apps.loop.recipe import Rules
 from apps.loop.selectors.pipelines import fresh_pairs, steps_of, version_now
@@ -85,6 +87,7 @@ def round_end(*, runs: Mapping[str, Run], say: Say) -> bool:
             with stage_timed(evaluation.project, "people and gate", say, "asking simulated people"):
                 _compared(evaluation, people["emil"], say)
                 _promoted(_model_of(evaluation), people, say)
+        judges_ask(runs, _head_to_head(evaluation), people["emil"], say)
         generation = runs.get("generate")
         if generation is not None:
             generation.refresh_from_db()

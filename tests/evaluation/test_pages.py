@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from apps.accounts.models import Project, User
 from apps.evaluation.lines import LINES
-from apps.training.models import Artifact, Run
+from apps.snapshots.models import Snapshot
+from apps.training.models import Artifact, Run, RunInput
 from measures.trust.findings import LINES as MEASURED
 from tests.evaluation.assessed import (
     HOSTILE,
@@ -352,3 +354,46 @@ def test_a_checkpoint_of_another_kind_has_no_such_page(project, model, page):
 
 def test_the_model_page_of_training_links_to_the_verdict(model, page):
     assert f"/p/arguments/reward-models/{model.pk}/" in page(f"models/{model.pk}/")
+
+
+def accuracy(value: float, n: int) -> dict[str, object]:
+    return {"value": value, "low": value - 0.1, "high": value + 0.1, "n": n}
+
+
+def test_accuracy_on_pairs_that_people_compared_stands_apart(model, page):
+    mixed = {"rows": 40, "accuracy": accuracy(0.9, 40), "by_people": 10}
+    mixed["people"] = {"rows": 10, "accuracy": accuracy(0.61, 10), "by_people": 10}
+    by_ai = {"rows": 5, "accuracy": accuracy(0.8, 5), "by_people": 0}
+    by_people = {"rows": 7, "accuracy": accuracy(0.77, 7), "by_people": 7}
+    splits = {"dev": mixed, "smoke": by_ai, "public_test": by_people}
+    Run.objects.filter(pk=model.run_id).update(summary={"splits": splits})
+    told = page(f"reward-models/{model.pk}/").split('id="peoples-title"')[1].split("</section>")[0]
+    assert "0.610" in told
+    assert "No person has compared a pair of this split." in told
+    assert "public_test" not in told
+    overview = page(f"runs/{model.run_id}/")
+    assert overview.count("pairs people compared") == 1
+    assert overview.count("No person has compared a pair of this split.") == 1
+
+
+def test_a_model_of_people_s_pairs_alone_has_no_such_part(model, page):
+    whole = {"rows": 7, "accuracy": accuracy(0.7, 7), "by_people": 7}
+    Run.objects.filter(pk=model.run_id).update(summary={"splits": {"dev": whole}})
+    assert "peoples-title" not in page(f"reward-models/{model.pk}/")
+
+
+def test_an_assessment_on_a_model_s_labels_is_no_word_of_people(project, model, page):
+    run = assessment_make(model, [green("accuracy")])
+    assert "No person has compared" not in page(f"reward-models/{model.pk}/")
+    by_ai = Snapshot.objects.create(
+        project=project,
+        name="judged",
+        kind="preferences",
+        state="frozen",
+        uri="snapshots/ai",
+        sha256="1" * 64,
+        counts={"rows": {"train": 8, "dev": 2}, "labelled_by": {"ai:judge": 8}},
+        frozen_at=timezone.now(),
+    )
+    RunInput.objects.filter(run=run, role="data").update(snapshot=by_ai)
+    assert "No person has compared a pair of judged." in page(f"reward-models/{model.pk}/")

@@ -20,6 +20,7 @@ from apps.snapshots.recipe import SnapshotRecipe
 from apps.snapshots.services import freezing
 from apps.snapshots.services.ai_feedback import ai_feedback_freeze
 from apps.snapshots.services.importing import snapshot_import
+from apps.snapshots.services.readiness import gather
 from tests.snapshots.test_mixing import mixed, rows_of
 from tests.training.conftest import wire  # noqa: F401 — a fixture
 
@@ -232,3 +233,8 @@ def test_the_page_says_in_words_that_no_person_labelled_them(
     assert "By principle" in page
     assert "honest" in page
     assert "ai:constitution" in page
+
+
+def test_advice_on_data_does_not_count_what_a_model_labelled(project: Project, emil: User) -> None:
+    frozen(project, emil, labelled())
+    assert gather(project).facts["pairs"] == 0

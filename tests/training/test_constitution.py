@@ -182,6 +182,8 @@ def test_a_launched_run_has_the_principles_in_its_configuration(
         user=emil,
     )
     assert run.config["principles"] == [HONEST["text"]]
+    if "constitution" in {field.name for field in recipe_fields("generate")}:
+        assert (run.config["constitution"], run.config["principle_names"]) == (1, ["honest"])
 
 
 # Pages and the API.

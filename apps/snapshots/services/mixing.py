@@ -190,7 +190,7 @@ def mixture_freeze(snapshot: Snapshot, tell: progress.Tell) -> None:
     left = iter(every)
     rows = {name: list(islice(left, len(lines))) for name, lines in files.items()}
     tell(progress.WRITE)
-    elsewhere = {"labelled": ELSEWHERE} if snapshot.is_imported else {}
+    elsewhere = {"labelled": ELSEWHERE} if _is_elsewhere(parts, snapshot.project) else {}
     counts = {
         "rows": {name: len(of) for name, of in rows.items()},
         "groups": {name: len(set(map(group_of, of))) for name, of in rows.items()},
@@ -221,6 +221,15 @@ def mixture_freeze(snapshot: Snapshot, tell: progress.Tell) -> None:
         votes = sorted({vote for fate in fates for vote in fate.vote_ids})
         key = dataset_key(project=snapshot.project_id, recipe=snapshot.recipe, votes=votes)
         seal(snapshot, folder, counts=counts | card | {KEY: key}, rows=fates)
+
+
+def _is_elsewhere(parts: Sequence[Part], project: Project) -> bool:
+    """Whether some labels were given elsewhere: by people, as far as anybody knows."""
+    return any(
+        one.snapshot.project_id != project.pk
+        or (one.snapshot.is_imported and AI_FEEDBACK not in one.snapshot.recipe)
+        for one in parts
+    )
 
 
 def _recipe(parts: Sequence[Part], project: Project, repeat: bool) -> dict[str, Any]:

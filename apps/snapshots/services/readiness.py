@@ -18,7 +18,7 @@ from apps.common.registry import RunResult, run_results
 from apps.labeling.models import Choice, Decision
 from apps.snapshots.advice import Rules, Task
 from apps.snapshots.advice.facts import interval_read
-from apps.snapshots.models import Snapshot
+from apps.snapshots.models import AI_FEEDBACK, Snapshot
 from apps.snapshots.recipe import TRAIN
 from apps.snapshots.services.reporting import report_read
 from apps.snapshots.storage import artifact_store
@@ -228,7 +228,9 @@ def _reward(found: Gathered) -> None:
 
 
 def _newest(project: Project, kind: str) -> Snapshot | None:
+    """Without what a model labelled: the advice is about people's data."""
     frozen = Snapshot.objects.filter(project=project, kind=kind, state=Snapshot.State.FROZEN)
+    frozen = frozen.exclude(recipe__has_key=AI_FEEDBACK)
     return frozen.order_by("-created_at").first()
 
 

@@ -30,6 +30,11 @@ class PrincipleForm(forms.Form):
         widget=forms.Textarea({"rows": 2}),
     )
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for field in self.fields.values():
+            field.hide_optional = True
+
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
         for one, other in (("name", "text"), ("text", "name")):

@@ -63,13 +63,13 @@ class Migration(migrations.Migration):
             name='scanned_at',
             field=models.DateTimeField(blank=True, help_text='when the files of its last attempt were looked through for blocked phrases', null=True),
         ),
+        migrations.AddIndex(
+            model_name='run',
+            index=models.Index(condition=models.Q(('ended_at__isnull', False), ('scanned_at__isnull', True)), fields=['ended_at'], name='run_unscanned'),
+        ),
         # What ended before was watched by nobody, and would come up in the inbox all at once.
         migrations.RunSQL(
             "update training_run set scanned_at = ended_at where ended_at is not null",
             migrations.RunSQL.noop,
-        ),
-        migrations.AddIndex(
-            model_name='run',
-            index=models.Index(condition=models.Q(('ended_at__isnull', False), ('scanned_at__isnull', True)), fields=['ended_at'], name='run_unscanned'),
         ),
     ]

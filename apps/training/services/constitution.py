@@ -15,7 +15,6 @@ from apps.training.selectors.constitution import (
     constitution_get,
 )
 from workers.config import recipe_config, recipe_fields
-from workers.config.inference import GenerateSettings
 from workers.config.rewards import needs_model, reward_errors
 
 MOST_PRINCIPLES = 50
@@ -86,12 +85,12 @@ def constitution_applied(*, project: Project, config: Mapping[str, Any]) -> dict
         return given
     named = chosen.get(NUMBER)
     own = _own_principles(chosen.get("principles"))
-    if own and named is None:
+    if (own and named is None) or not isinstance(named, int | None):
         return given
     try:
         found = (
             constitution_get(project=project, number=named)
-            if isinstance(named, int)
+            if named is not None
             else constitution_current(project=project)
         )
     except Missing as error:
@@ -123,8 +122,8 @@ def constitution_applied(*, project: Project, config: Mapping[str, Any]) -> dict
 def _own_principles(given: Any) -> list[str]:
     """What a person gave; nothing where it is the recipe's default, as a form sends it."""
     texts = list(given) if isinstance(given, list | tuple) else []
-    default = list(GenerateSettings().principles)
-    return [] if texts == default else texts
+    default = next(one.default for one in recipe_fields("generate") if one.name == "principles")
+    return [] if texts == list(default) else texts
 
 
 def _principles(given: Any) -> list[dict[str, str]]:

@@ -13,8 +13,7 @@ from apps.snapshots.selectors.lineage import frozen_from
 from apps.snapshots.services.ai_feedback import ai_feedback_freeze
 from apps.snapshots.services.drafts import alone
 from apps.snapshots.storage import artifact_open
-from apps.training.models import Artifact, Run, RunInput
-from apps.training.selectors.constitution import Constitution
+from apps.training.models import Artifact, Constitution, Run, RunInput
 from measures.phrases import Phrases
 from workers.artifacts import ArtifactError
 
