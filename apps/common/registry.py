@@ -192,8 +192,8 @@ class SamplePanel:
 
 @dataclass(frozen=True, slots=True)
 class ModelPanel:
-    """What an app further down shows on the page of a model: `template` gets `panel`, what `find`
-    gives for a checkpoint."""
+    """What an app further down shows on the page of a model or a dataset: `template` gets `panel`,
+    what `find` gives for a checkpoint or a snapshot."""
 
     template: str
     find: Callable[[Any], Any]
@@ -297,6 +297,7 @@ _named_models: list[Callable[[Any], list[NamedModel]]] = []
 _flagged_listeners: list[Callable[[Any, Flagged], None]] = []
 _sample_panel: list[SamplePanel] = []
 _model_panels: list[ModelPanel] = []
+_dataset_panels: list[ModelPanel] = []
 _bell: list[Bell] = []
 _audit_subjects: dict[str, Callable[[Any, Collection[str]], Mapping[str, Named]]] = {}
 _voting: set[str] = set()
@@ -616,6 +617,15 @@ def model_panel_add(panel: ModelPanel) -> None:
 
 def model_panels() -> list[ModelPanel]:
     return _model_panels
+
+
+def dataset_panel_add(panel: ModelPanel) -> None:
+    if panel not in _dataset_panels:
+        _dataset_panels.append(panel)
+
+
+def dataset_panels() -> list[ModelPanel]:
+    return _dataset_panels
 
 
 def bell_set(bell: Bell) -> None:

@@ -13,6 +13,7 @@ from apps.common.registry import (
     SamplePanel,
     audit_subjects_add,
     card_lines_add,
+    dataset_panel_add,
     end_listener_add,
     flagged_listener_add,
     judge_standing_set,
@@ -102,9 +103,11 @@ class EvaluationConfig(AppConfig):
     def _judges(self) -> None:
         from apps.accounts.selectors import named_by
         from apps.evaluation.models import Judge
-        from apps.evaluation.selectors.judges import certificates_behind
+        from apps.evaluation.selectors.judges import certificates_behind, certificates_within
 
-        model_panel_add(ModelPanel("evaluation/_certificates_panel.html", certificates_behind))
+        panel = "evaluation/_certificates_panel.html"
+        model_panel_add(ModelPanel(panel, certificates_behind))
+        dataset_panel_add(ModelPanel(panel, certificates_within))
         audit_subjects_add(("judge",), named_by(Judge, "name", "evaluation:judge"))
         readers = frozenset({"reviewer", "engineer", "admin"})
         nav_add(NavItem(49, _("Judges"), "evaluation:judges", "scale", "judges", readers))

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from django.urls import reverse
 from pytest_django.fixtures import Settings
 
 from apps.accounts.models import Project, User
@@ -12,6 +13,7 @@ from apps.evaluation.selectors.judges import Scope, certificates_behind
 from apps.evaluation.services.certificates import (
     audit_of,
     certificate_make,
+    certificate_stop,
     labels_ask,
     labels_freeze,
 )
@@ -173,3 +175,24 @@ def votes_cast(project: Project, said: list[tuple[Comparison, str]]) -> None:
             for who in range(3)
         ],
     )
+
+
+def test_a_stopped_certificate_is_said_on_the_dataset_and_the_model(
+    project: Project, emil: User, signed_in
+) -> None:
+    version = world(project, emil)
+    found = certified(version, emil)
+    labels_ask(certificate=found, scope=ALL, user=emil)
+    made = labels_freeze(certificate=found, name="by Judy", user=emil)
+    reward = checkpoint_make(project, data=made)
+    certificate_stop(certificate=found, because="People disagree.", by=emil)
+    client = signed_in(emil)
+    for name, key in (
+        ("snapshots:detail", made.pk),
+        ("training:model", reward.pk),
+        ("evaluation:reward_model", reward.pk),
+    ):
+        page = client.get(reverse(name, args=[project.slug, key])).content.decode()
+        assert "People disagree." in page, name
+    (run,) = version.runs.filter(purpose="measure").values_list("run", flat=True)
+    assert made.recipe["ai_feedback"]["runs"] == [run]

@@ -28,8 +28,9 @@ from apps.evaluation.models import (
 from apps.evaluation.selectors.head_to_head import tasks_of
 from apps.labeling.models import Answer, Choice, Decision, Response, Slot, Task
 from apps.labeling.texts import plain
-from apps.snapshots.models import MIXTURE, Snapshot, SnapshotRow
+from apps.snapshots.models import Snapshot, SnapshotRow
 from apps.snapshots.recipe import TRAIN
+from apps.snapshots.selectors.lineage import before_run, with_parts
 from apps.training.models import Checkpoint, Run, RunInput
 from apps.training.services.kinds import ANSWERING, REWARDS
 from measures.splits import unit_hash
@@ -47,7 +48,6 @@ PARTS = ((Part.TUNE, 0.3), (Part.CHOOSE, 0.3), (Part.CERTIFY, 0.4))
 _CONTROLS = (Task.Stratum.GOLD, Task.Stratum.PRACTICE)
 _MEASURING = ("", Task.Slice.MEASURING)
 MOST_ANCESTORS = 30
-MOST_RUNS = 300  # of a lineage
 
 
 # --- which pairs ---
@@ -258,33 +258,25 @@ def certificate_get(*, project: Project, certificate_id: str) -> LabelCertificat
     return found
 
 
-def datasets_behind(checkpoint: Checkpoint) -> set[str]:
-    """Ids of the datasets that a model learned from: its run's, those of the models it began as or
-    was optimised against, and the parts of mixtures among them."""
-    runs: set[str] = {checkpoint.run_id}
-    seen: set[str] = set()
-    datasets: set[str] = set()
-    while runs - seen and len(seen) < MOST_RUNS:
-        here = runs - seen
-        seen |= here
-        rows = RunInput.objects.filter(run__in=here)
-        datasets |= {pk for pk in rows.values_list("snapshot_id", flat=True) if pk}
-        runs |= {pk for pk in rows.values_list("checkpoint__run_id", flat=True) if pk}
-        runs |= {pk for pk in rows.values_list("upstream_id", flat=True) if pk}
-    for recipe in Snapshot.objects.filter(pk__in=datasets).values_list("recipe", flat=True):
-        datasets |= {part["snapshot"] for part in (recipe.get(MIXTURE) or {}).get("parts", [])}
-    return datasets
-
-
 def certificates_behind(checkpoint: Checkpoint) -> list[CertificateUse]:
-    """Certificates of the labels that a model was trained on."""
-    found = CertificateUse.objects.filter(snapshot__in=datasets_behind(checkpoint))
+    """Certificates of the labels that a model was trained on, at any distance."""
+    return _certificates(with_parts(before_run(checkpoint.run)[1]))
+
+
+def certificates_within(snapshot: Snapshot) -> list[CertificateUse]:
+    """Certificates of the labels in a dataset, or in the parts that it is mixed of."""
+    return _certificates(with_parts([snapshot]))
+
+
+def _certificates(datasets: Collection[str]) -> list[CertificateUse]:
+    found = CertificateUse.objects.filter(snapshot__in=datasets)
     return list(found.select_related("snapshot", "certificate__version__judge"))
 
 
 def pairs_learned(checkpoint: Checkpoint) -> set[int]:
     """Pairs whose votes a model learned from: on these its word is not its own."""
-    rows = SnapshotRow.objects.filter(snapshot__in=datasets_behind(checkpoint), split=TRAIN)
+    datasets = with_parts(before_run(checkpoint.run)[1])
+    rows = SnapshotRow.objects.filter(snapshot__in=datasets, split=TRAIN)
     return set(rows.values_list("comparison_id", flat=True))
 
 

@@ -270,6 +270,8 @@ def labels_freeze(*, certificate: LabelCertificate, name: str, user: User) -> Sn
             "certificate_sha256": certificate.sha256,
             "judge": str(version),
             "judge_sha256": version.sha256,
+            "runs": asked_in(certificate),
+            "run_name": str(version),
             "error": certificate.error,
             "failure": certificate.failure,
         },
@@ -278,6 +280,14 @@ def labels_freeze(*, certificate: LabelCertificate, name: str, user: User) -> Sn
     )
     CertificateUse.objects.create(snapshot=made, certificate=certificate, n_labels=len(rows))
     return made
+
+
+def asked_in(certificate: LabelCertificate) -> list[str]:
+    """Ids of the runs in which the judge said what the labels are."""
+    runs = certificate.labels.values_list("task__verdicts_of_judges__run", flat=True).filter(
+        task__verdicts_of_judges__version=certificate.version
+    )
+    return sorted({run for run in runs if run})
 
 
 def person_right_in(found: Judged) -> float | None:

@@ -28,6 +28,7 @@ from apps.evaluation.screens.page import compare as compare_findings
 from apps.evaluation.selectors import assessments
 from apps.evaluation.selectors import models as selectors
 from apps.evaluation.selectors.assessments import assess_runs, start_inputs
+from apps.evaluation.selectors.judges import certificates_behind
 from apps.evaluation.selectors.models import (
     UNDER_WAY,
     Judgement,
@@ -148,6 +149,7 @@ def _page(model: Checkpoint, judgement: Judgement, runs: list[Run]) -> dict[str,
         "then": screen.open_lines(kept),
         "own_model": current_review is not None and current_review.by_id == model.run.created_by_id,
         "trained_on": assessments.dataset_of(model.run),
+        "certificates": certificates_behind(model),
         "inputs": _inputs(model.project, found.run) if found else [],
         "earlier": [run for run in runs if found is None or run.pk != found.run.pk],
         "page_title": f"{model.run.name}, step {model.step:,}",

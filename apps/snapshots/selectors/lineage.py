@@ -15,7 +15,7 @@ from django.urls import NoReverseMatch, reverse
 from apps.accounts.models import Project
 from apps.common.registry import Use
 from apps.labeling.models import Vote
-from apps.snapshots.models import AI_FEEDBACK, READ_ONLY_KINDS, Snapshot, SnapshotRow
+from apps.snapshots.models import AI_FEEDBACK, MIXTURE, READ_ONLY_KINDS, Snapshot, SnapshotRow
 from apps.snapshots.recipe import PRIVATE_SPLITS
 from apps.snapshots.selectors.comparing import changed_counts
 
@@ -176,6 +176,12 @@ def labelled_in(snapshot: Snapshot) -> list[Use]:
 
 def origins(run: Any) -> Origins:
     """Run (or the run of a checkpoint) → every run and snapshot before it, and their votes."""
+    runs, snapshots = before_run(run)
+    return Origins(runs, snapshots, len(snapshot_votes(one.pk for one in snapshots)))
+
+
+def before_run(run: Any) -> tuple[list[Any], list[Snapshot]]:
+    """Every run and every dataset before a run, without its votes."""
     runs: list[Any] = []
     snapshots: dict[str, Snapshot] = {}
     queue, seen = deque([run]), {run.pk}
@@ -198,7 +204,16 @@ def origins(run: Any) -> Origins:
                     seen.add(before.pk)
                     runs.append(before)
                     queue.append(before)
-    return Origins(runs, list(snapshots.values()), len(snapshot_votes(snapshots)))
+    return runs, list(snapshots.values())
+
+
+def with_parts(snapshots: Iterable[Snapshot]) -> set[str]:
+    """Ids of these datasets, and of the parts of mixtures among them."""
+    found = set()
+    for one in snapshots:
+        parts = (one.recipe.get(MIXTURE) or {}).get("parts", [])
+        found |= {one.pk, *(part["snapshot"] for part in parts)}
+    return found
 
 
 def snapshot_votes(snapshots: Iterable[str]) -> set[int]:
@@ -285,7 +300,7 @@ class ChangedBehind:
 
 def datasets_behind(run: Any) -> list[ChangedBehind]:
     """Every dataset that the run, or a run before it, has read."""
-    snapshots = origins(run).snapshots
+    _, snapshots = before_run(run)
     changed = changed_counts(snapshots)
     return [ChangedBehind(snapshot, changed.get(snapshot.pk, 0)) for snapshot in snapshots]
 

@@ -13,6 +13,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from apps.accounts.permissions import ADMIN, READERS, STAFF, project_page
 from apps.common.errors import DomainError
 from apps.common.http import Request
+from apps.common.registry import dataset_panels
 from apps.common.row_files import ROW_FORMATS, download_response
 from apps.snapshots import display, exports
 from apps.snapshots.forms import SnapshotForm
@@ -166,6 +167,9 @@ def snapshot_detail(request: Request, snapshot: str) -> HttpResponse:
         "may_read_private": request.role in ADMINS,
         "has_held_out": bool(held_out(found)),
         "making": display.making(found, told, timezone.now()) if draft else None,
+        "panels": [
+            {"template": one.template, "found": one.find(found)} for one in dataset_panels()
+        ],
         "page_title": found.name,
         "nav": "datasets",
     } | display.detail(found)
