@@ -39,7 +39,9 @@ def prompt_keys(prompts: Iterable[Messages]) -> Keys:
 
 def held_out_splits(snapshot: Snapshot) -> list[str]:
     """Its files with rows that no run trains on, whose prompts none does either; private ones
-    among them."""
+    among them. Pairs that a judge was asked about hold nothing out."""
+    if snapshot.kind == Snapshot.Kind.PAIRS:
+        return []
     rows = snapshot.counts.get("rows", {})
     return [name for name, n in rows.items() if n and name != TRAIN and name not in _BY_PEOPLE]
 
