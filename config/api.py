@@ -6,6 +6,7 @@ from apps.agreement.api.disputes import router as disputes
 from apps.common.api import api_make, api_urls
 from apps.common.api_docs import Reference
 from apps.evaluation.api.head_to_heads import router as head_to_heads
+from apps.evaluation.api.judges import router as judges
 from apps.evaluation.api.models import router as reward_models
 from apps.evaluation.api.outside import router as outside
 from apps.evaluation.api.playground import router as playground
@@ -65,6 +66,7 @@ for _router in (
     scores,
     playground,
     head_to_heads,
+    judges,
     promotion,
     verdicts,
     sheets,

@@ -130,6 +130,16 @@ SENTENCES: dict[str, str] = {
     "run.rolled_back": "rolled {subject} back to step {step}",
     "run.stopped": "stopped {subject} and kept its model",
     "run.unarchived": "took {subject} out of the archive",
+    "judge.archived": "archived the judge {name}",
+    "judge.certificate_stopped": "stopped the certificate {certificate} of labels by {name}: "
+    "{because}",
+    "judge.certified": "looked whether labels by {name} can be certified, look {look}: certificate "
+    "{certificate}",
+    "judge.made": "made the judge {name}",
+    "judge.presorted": "put first the {moved} pairs of which {name} is least sure; {measuring} "
+    "more measure",
+    "judge.tuned": "tried {prompts} prompts of the judge {name}, trial {trial}",
+    "judge.version_made": "made version {version} of the judge {name}",
     "sheet.finished": "finished the audit sheet {subject}",
     "sheet.made": "drew the audit sheet {subject} with {answers} answers",
     "sheet.withdrawn": "withdrew the audit sheet {subject}: {reason}",

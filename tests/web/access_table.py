@@ -933,6 +933,70 @@ HEAD_TO_HEADS = [
 ]
 
 
+def judge_id(world: World) -> dict[str, Any]:
+    return {"judge_id": world.judge.judge_id}
+
+
+def judge_version(world: World) -> dict[str, Any]:
+    return judge_id(world) | {"number": world.judge.number}
+
+
+def certificate_id(world: World) -> dict[str, Any]:
+    return {"certificate_id": world.certificate.pk}
+
+
+JUDGE = "/projects/{slug}/judges/{judge_id}"
+JUDGE_VERSION = f"{JUDGE}/versions/{{number}}"
+CERTIFICATE = "/projects/{slug}/certificates/{certificate_id}"
+# The world's judge was asked about nothing.
+JUDGE_LINES = [
+    page("evaluation:judges", READERS),
+    page("evaluation:judge_new", STAFF),
+    post("evaluation:judge_new", STAFF, ok=422),
+    page("evaluation:judge", READERS, args=judge_id),
+    page("evaluation:judge_version_new", STAFF, args=judge_id),
+    post("evaluation:judge_version_new", STAFF, args=judge_id, ok=422),
+    post("evaluation:judge_act", STAFF, args=judge_id, data={"action": "measure"}, ok=422),
+    page("evaluation:certificate", READERS, args=certificate_id),
+    post("evaluation:certificate_act", STAFF, args=certificate_id, data={"action": "stop"}),
+    post("evaluation:head_to_head_judge", STAFF, args=NO_HEAD_TO_HEAD, ok=404),
+    api("GET /projects/{slug}/judges", READERS),
+    api(
+        "POST /projects/{slug}/judges",
+        STAFF,
+        data=lambda w: {"name": "Jules", "model": w.reward_model.pk},
+        ok=201,
+    ),
+    api(f"GET {JUDGE}", READERS, args=judge_id),
+    api(f"POST {JUDGE}/versions", STAFF, args=judge_id, data={"config": {"top_k": 3}}, ok=201),
+    api(f"POST {JUDGE}/archive", STAFF, args=judge_id),
+    api(f"GET {JUDGE}/trials", READERS, args=judge_id),
+    api(f"POST {JUDGE_VERSION}/measurements", STAFF, args=judge_version, data={}, ok=201),
+    api(f"GET {JUDGE_VERSION}/measurements", READERS, args=judge_version),
+    api(
+        f"GET {JUDGE_VERSION}/measurements/{{measurement_id}}",
+        READERS,
+        args=lambda w: judge_version(w) | {"measurement_id": 0},
+        ok=404,
+    ),
+    api(f"GET {JUDGE_VERSION}/verdicts", READERS, args=judge_version),
+    api(
+        f"POST {JUDGE_VERSION}/trials",
+        STAFF,
+        args=judge_version,
+        data={"prompts": ["a", "b"]},
+        ok=409,  # a reward model has no prompt
+    ),
+    api(f"POST {JUDGE_VERSION}/presort", STAFF, args=judge_version, data={}, ok=409),
+    api(f"POST {JUDGE_VERSION}/certificates", STAFF, args=judge_version, data={}, ok=201),
+    api("GET /projects/{slug}/certificates", READERS),
+    api(f"GET {CERTIFICATE}", READERS, args=certificate_id),
+    api(f"POST {CERTIFICATE}/labels", STAFF, args=certificate_id, data={}, ok=201),
+    api(f"POST {CERTIFICATE}/freeze", STAFF, args=certificate_id, data={}, ok=409),
+    api(f"POST {CERTIFICATE}/stop", STAFF, args=certificate_id, data={}),
+]
+
+
 def round_id(world: World) -> dict[str, Any]:
     return model_id(world) | {"round_id": "none"}
 
@@ -1179,6 +1243,7 @@ TABLE: list[Line] = [
     *LABELING_API,
     *COMMENTS_AND_QUESTIONS,
     *HEAD_TO_HEADS,
+    *JUDGE_LINES,
     *SUITES,
     *RATINGS,
     *AGREEMENT,

@@ -8,7 +8,14 @@ from typing import Any
 from django.utils import timezone
 
 from apps.accounts.models import Project, Role, User
-from apps.evaluation.models import AuditSheet, FlaggedAnswer, SheetItem
+from apps.evaluation.models import (
+    AuditSheet,
+    FlaggedAnswer,
+    JudgeVersion,
+    LabelCertificate,
+    SheetItem,
+)
+from apps.evaluation.services.judges import judge_make
 from apps.labeling.models import Comparison, ImportJob
 from apps.labeling.services import comparisons_import, import_job_create
 from apps.monitoring.models import Channel, Incident, Mute, Watch
@@ -207,6 +214,30 @@ class World:
         return sheet
 
     @cached_property
+    def judge(self) -> JudgeVersion:
+        """The reward model as a judge, which nobody has measured."""
+        return judge_make(
+            project=self.project, name="Judy", model=self.reward_model, config={}, user=self.emil
+        )
+
+    @cached_property
+    def certificate(self) -> LabelCertificate:
+        """Valid, and without a label."""
+        return LabelCertificate.objects.create(
+            version=self.judge,
+            project=self.project,
+            scope={"kind": "project", "name": ""},
+            against="decision",
+            error=0.1,
+            failure=0.05,
+            audited=0.1,
+            look=1,
+            threshold=0.9,
+            figures={"n": 50, "n_labelled": 40, "errors": 0, "coverage": 0.8, "level": 0.03},
+            sha256="2" * 64,
+        )
+
+    @cached_property
     def watch(self) -> Watch:
         """The reward model, in service."""
         return Watch.objects.create(
@@ -232,7 +263,7 @@ def world_make() -> World:
     )
     _ = world.comparison, world.snapshot, world.checkpoint, world.alert, world.import_job
     _ = world.reward_model, world.seed, world.incident, world.mute, world.channel
-    _ = world.watch, world.flagged, world.sheet
+    _ = world.watch, world.flagged, world.sheet, world.judge, world.certificate
     return world
 
 

@@ -29,6 +29,7 @@ from apps.evaluation.models import (
 )
 from apps.evaluation.selectors.judges import (
     AUDIT_SALT,
+    HEAD_TO_HEAD,
     SCORES,
     Judged,
     Part,
@@ -36,6 +37,7 @@ from apps.evaluation.selectors.judges import (
     certify_looks,
     judged,
     outcome_for,
+    scope_check,
     tasks_in,
 )
 from apps.evaluation.services.judge_worth import as_judged, plain_figures
@@ -79,6 +81,7 @@ def certificate_make(
     if version.changed_at is not None:
         raise Conflict(f"This version has changed: {version.changed_because}", code="judge_changed")
     project = version.judge.project
+    _scope_check(project, scope)
     Project.objects.select_for_update(no_key=True).get(pk=project.pk)  # looks are counted in line
     found = judged(version=version, scope=scope)
     temperature = temperature_of(found)
@@ -125,6 +128,16 @@ def certificate_make(
         details={"name": version.judge.name, "certificate": made.pk, "look": look},
     )
     return made
+
+
+def _scope_check(project: Project, scope: Scope) -> None:
+    if scope.kind == HEAD_TO_HEAD:
+        raise Conflict(
+            "The pairs of a head-to-head are labelled by people alone, and become no dataset.",
+            code="random_order",
+            field="scope",
+        )
+    scope_check(project=project, scope=scope)
 
 
 class Certifiable:
@@ -191,6 +204,7 @@ def labels_ask(
     """Have the judge asked about the pairs of a scope that it has not judged, and label what it is
     sure of; None where it has judged them all, and the labels are there."""
     valid_check(certificate)
+    _scope_check(certificate.project, scope)
     wanted = {"certificate": certificate.pk}
     asked = pairs_ask(
         version=certificate.version,

@@ -479,7 +479,9 @@ def _probe(version_id: int) -> bool:
         except DomainError as error:
             log.warning("judge version %s: no probe: %s", version.pk, error.message)
             return False
-        JudgeRun.objects.create(run=run, version=version, pairs=pairs, purpose=Purpose.PROBE)
+        JudgeRun.objects.create(
+            run=run, version=version, pairs=pairs, purpose=Purpose.PROBE, acted=True
+        )  # nothing is wanted of it but its verdicts
     return True
 
 

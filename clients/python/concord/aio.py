@@ -511,6 +511,157 @@ class AsyncClient:
             return await self._transport.send(operations.head_to_head_unlink(project, head_to_head))
         return await self._transport.send(operations.head_to_head_link(project, head_to_head, days))
 
+    # --- judges ----------------------------------------------------------------------------------
+
+    async def judges(self, project: str) -> tuple[types.Judge, ...]:
+        """Judges in use, each with its newest version and what it is worth in short."""
+        return await self._transport.send(operations.judges(project))
+
+    async def judge(self, project: str, judge: int) -> types.JudgeDetail:
+        """One with all its versions."""
+        return await self._transport.send(operations.judge(project, judge))
+
+    async def judge_make(
+        self, project: str, name: str, model: str, **config: Any
+    ) -> types.JudgeDetail:
+        """A judge with its first version. model: the id of a reward model, a policy or a served
+        model; config: prompt, rubric, reads, parser, max_new_tokens, temperature …"""
+        body = {"name": name, "model": model, "config": config}
+        return await self._transport.send(operations.judge_make(project, body))
+
+    async def judge_version_make(
+        self, project: str, judge: int, *, model: str = "", note: str = "", **config: Any
+    ) -> types.JudgeVersion:
+        """The newest version with these changes, without figures of its own; where nothing differs,
+        the version there is."""
+        body = {"model": model or None, "note": note, "config": config}
+        return await self._transport.send(operations.judge_version_make(project, judge, body))
+
+    async def judge_archive(self, project: str, judge: int) -> types.JudgeDetail:
+        """It is asked nothing any more; what it said stays."""
+        return await self._transport.send(operations.judge_archive(project, judge))
+
+    async def judge_measure(
+        self, project: str, judge: int, version: int, *, scope: str = "project", **how: Any
+    ) -> types.JudgeAsked:
+        """Have it asked about the pairs that it has not judged, and measured beside people. scope:
+        "project", "batch:NAME" or "head_to_head:ID"; how: share (of the prompts, that is the human
+        sample), attacked (pairs), queue."""
+        body = how | {"scope": _scope(scope)}
+        return await self._transport.send(operations.judge_measure(project, judge, version, body))
+
+    async def judge_measurements(
+        self, project: str, judge: int, version: int, *, page: int = 20
+    ) -> AsyncIterator[types.JudgeMeasurement]:
+        """Newest first."""
+
+        def part(offset: int) -> operations.Operation[Any]:
+            return operations.judge_measurements_page(
+                project, judge, version, offset=offset, limit=page
+            )
+
+        async for row in self._rows(part, page):
+            yield row
+
+    async def judge_measurement(
+        self, project: str, judge: int, version: int, measurement: int
+    ) -> types.JudgeMeasurement:
+        """One with its figures."""
+        return await self._transport.send(
+            operations.judge_measurement(project, judge, version, measurement)
+        )
+
+    async def judge_verdicts(
+        self, project: str, judge: int, version: int, *, page: int = 500
+    ) -> AsyncIterator[types.JudgeVerdict]:
+        """What it said, pair by pair; none of it is a vote. Whoever may vote is told of pairs that
+        are no longer open alone."""
+
+        def part(offset: int) -> operations.Operation[Any]:
+            return operations.judge_verdicts_page(
+                project, judge, version, offset=offset, limit=page
+            )
+
+        async for row in self._rows(part, page):
+            yield row
+
+    async def judge_trial(
+        self,
+        project: str,
+        judge: int,
+        version: int,
+        prompts: Sequence[str],
+        *,
+        scope: str = "project",
+        share: float = 1.0,
+    ) -> str:
+        """Try prompts, each as a version; the best is then measured on the part kept apart. The key
+        of the trial."""
+        body = {"prompts": list(prompts), "scope": _scope(scope), "share": share}
+        return await self._transport.send(operations.judge_trial(project, judge, version, body))
+
+    async def judge_trials(self, project: str, judge: int) -> tuple[types.JudgeTrial, ...]:
+        """Newest first, at most 10."""
+        return await self._transport.send(operations.judge_trials(project, judge))
+
+    async def judge_presort(
+        self,
+        project: str,
+        judge: int,
+        version: int,
+        *,
+        scope: str = "project",
+        measuring: float = 0.2,
+    ) -> types.JudgePresorted:
+        """Put first the open pairs without a vote of which it is least sure; a share `measuring`
+        keeps its random place."""
+        body = {"scope": _scope(scope), "measuring": measuring}
+        return await self._transport.send(operations.judge_presort(project, judge, version, body))
+
+    async def judge_certify(
+        self, project: str, judge: int, version: int, *, scope: str = "project", **contract: Any
+    ) -> types.CertificateDetail:
+        """Certify labels; every try is a look. contract: error, failure, against (decision or
+        vote), audited. Look at `state`: it may be nothing_certified."""
+        body = contract | {"scope": _scope(scope)}
+        return await self._transport.send(operations.judge_certify(project, judge, version, body))
+
+    async def certificates(
+        self, project: str, *, judge: int | None = None, page: int = 20
+    ) -> AsyncIterator[types.Certificate]:
+        """Newest first, of all judges or of one."""
+
+        def part(offset: int) -> operations.Operation[Any]:
+            return operations.certificates_page(project, offset=offset, limit=page, judge=judge)
+
+        async for row in self._rows(part, page):
+            yield row
+
+    async def certificate(self, project: str, certificate: str) -> types.CertificateDetail:
+        """One with its audit and the datasets that hold its labels."""
+        return await self._transport.send(operations.certificate(project, certificate))
+
+    async def certificate_label(
+        self, project: str, certificate: str, *, scope: str = "project"
+    ) -> types.CertificateLabelled:
+        """Label pairs without a vote of which the judge is sure enough."""
+        body = {"scope": _scope(scope)}
+        return await self._transport.send(operations.certificate_label(project, certificate, body))
+
+    async def certificate_freeze(
+        self, project: str, certificate: str, name: str = ""
+    ) -> types.Dataset:
+        """Its labels as a dataset, without those that people check."""
+        return await self._transport.send(operations.certificate_freeze(project, certificate, name))
+
+    async def certificate_stop(
+        self, project: str, certificate: str, because: str = ""
+    ) -> types.CertificateDetail:
+        """Nothing more is labelled or frozen under it, for good."""
+        return await self._transport.send(
+            operations.certificate_stop(project, certificate, because)
+        )
+
     async def protocols(self, project: str, *, page: int = 50) -> AsyncIterator[types.Protocol]:
         """What the project's evaluations were measured by, newest first."""
 
@@ -1199,6 +1350,12 @@ def _named(
         body=body,
         repeatable=method == "GET",
     )
+
+
+def _scope(text: str) -> dict[str, str]:
+    """Of "project", "batch:NAME" or "head_to_head:ID"."""
+    kind, _, name = text.partition(":")
+    return {"kind": kind, "name": name}
 
 
 def _rows_refused(job: types.Import, findings: tuple[types.Finding, ...]) -> ConcordError:

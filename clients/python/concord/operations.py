@@ -810,6 +810,168 @@ def head_to_head_unlink(project: str, head_to_head: str) -> Operation[types.Read
     return Operation("DELETE", HEAD_TO_HEADS + "/{head_to_head}/link", types.ReadLink.read, names)
 
 
+JUDGES = "/projects/{slug}/judges"
+JUDGE = JUDGES + "/{judge_id}"
+JUDGE_VERSION = JUDGE + "/versions/{number}"
+CERTIFICATES = "/projects/{slug}/certificates"
+CERTIFICATE = CERTIFICATES + "/{certificate_id}"
+
+
+def judges(project: str) -> Operation[tuple[types.Judge, ...]]:
+    return Operation("GET", JUDGES, _each(types.Judge), {"slug": project})
+
+
+def judge_make(project: str, body: Row) -> Operation[types.JudgeDetail]:
+    """A second time its name is taken, and it is refused."""
+    return Operation("POST", JUDGES, types.JudgeDetail.read, {"slug": project}, body=body)
+
+
+def judge(project: str, judge: int) -> Operation[types.JudgeDetail]:
+    names = {"slug": project, "judge_id": judge}
+    return Operation("GET", JUDGE, types.JudgeDetail.read, names)
+
+
+def judge_version_make(project: str, judge: int, body: Row) -> Operation[types.JudgeVersion]:
+    """A second time nothing differs, and the version there is is answered."""
+    names = {"slug": project, "judge_id": judge}
+    return Operation("POST", JUDGE + "/versions", types.JudgeVersion.read, names, body=body)
+
+
+def judge_archive(project: str, judge: int) -> Operation[types.JudgeDetail]:
+    names = {"slug": project, "judge_id": judge}
+    return Operation("POST", JUDGE + "/archive", types.JudgeDetail.read, names)
+
+
+def judge_measure(project: str, judge: int, version: int, body: Row) -> Operation[types.JudgeAsked]:
+    return Operation(
+        "POST",
+        JUDGE_VERSION + "/measurements",
+        types.JudgeAsked.read,
+        _version(project, judge, version),
+        body=body,
+        repeatable=False,
+    )
+
+
+def judge_measurements_page(
+    project: str, judge: int, version: int, *, offset: int, limit: int
+) -> Operation[types.JudgeMeasurements]:
+    return Operation(
+        "GET",
+        JUDGE_VERSION + "/measurements",
+        types.JudgeMeasurements.read,
+        _version(project, judge, version),
+        {"offset": offset, "limit": limit},
+    )
+
+
+def judge_measurement(
+    project: str, judge: int, version: int, measurement: int
+) -> Operation[types.JudgeMeasurement]:
+    names = {**_version(project, judge, version), "measurement_id": measurement}
+    template = JUDGE_VERSION + "/measurements/{measurement_id}"
+    return Operation("GET", template, types.JudgeMeasurement.read, names)
+
+
+def judge_verdicts_page(
+    project: str, judge: int, version: int, *, offset: int, limit: int
+) -> Operation[types.JudgeVerdicts]:
+    return Operation(
+        "GET",
+        JUDGE_VERSION + "/verdicts",
+        types.JudgeVerdicts.read,
+        _version(project, judge, version),
+        {"offset": offset, "limit": limit},
+    )
+
+
+def judge_trial(project: str, judge: int, version: int, body: Row) -> Operation[str]:
+    return Operation(
+        "POST",
+        JUDGE_VERSION + "/trials",
+        lambda data: str(data["key"]),
+        _version(project, judge, version),
+        body=body,
+        repeatable=False,
+    )
+
+
+def judge_trials(project: str, judge: int) -> Operation[tuple[types.JudgeTrial, ...]]:
+    names = {"slug": project, "judge_id": judge}
+    return Operation("GET", JUDGE + "/trials", _each(types.JudgeTrial), names)
+
+
+def judge_presort(
+    project: str, judge: int, version: int, body: Row
+) -> Operation[types.JudgePresorted]:
+    return Operation(
+        "POST",
+        JUDGE_VERSION + "/presort",
+        types.JudgePresorted.read,
+        _version(project, judge, version),
+        body=body,
+        repeatable=False,
+    )
+
+
+def judge_certify(
+    project: str, judge: int, version: int, body: Row
+) -> Operation[types.CertificateDetail]:
+    """Every try is a look."""
+    return Operation(
+        "POST",
+        JUDGE_VERSION + "/certificates",
+        types.CertificateDetail.read,
+        _version(project, judge, version),
+        body=body,
+        repeatable=False,
+    )
+
+
+def _version(project: str, judge: int, version: int) -> dict[str, str | int]:
+    return {"slug": project, "judge_id": judge, "number": version}
+
+
+def certificates_page(
+    project: str, *, offset: int, limit: int, judge: int | None
+) -> Operation[types.Certificates]:
+    query = {"offset": offset, "limit": limit} | ({} if judge is None else {"judge": judge})
+    return Operation("GET", CERTIFICATES, types.Certificates.read, {"slug": project}, query)
+
+
+def certificate(project: str, certificate: str) -> Operation[types.CertificateDetail]:
+    names = {"slug": project, "certificate_id": certificate}
+    return Operation("GET", CERTIFICATE, types.CertificateDetail.read, names)
+
+
+def certificate_label(
+    project: str, certificate: str, body: Row
+) -> Operation[types.CertificateLabelled]:
+    names = {"slug": project, "certificate_id": certificate}
+    read = types.CertificateLabelled.read
+    return Operation("POST", CERTIFICATE + "/labels", read, names, body=body, repeatable=False)
+
+
+def certificate_freeze(project: str, certificate: str, name: str) -> Operation[types.Dataset]:
+    names = {"slug": project, "certificate_id": certificate}
+    return Operation(
+        "POST",
+        CERTIFICATE + "/freeze",
+        types.Dataset.read,
+        names,
+        body={"name": name},
+        repeatable=False,
+    )
+
+
+def certificate_stop(
+    project: str, certificate: str, because: str
+) -> Operation[types.CertificateDetail]:
+    names = {"slug": project, "certificate_id": certificate}
+    body = {"because": because}
+    return Operation("POST", CERTIFICATE + "/stop", types.CertificateDetail.read, names, body=body)
+
+
 STAGES = "/projects/{slug}/stages"
 PROMOTIONS = "/projects/{slug}/promotions"
 

@@ -53,6 +53,7 @@ class Project:
         self.models = Models(caller, slug)
         self.stages = Stages(caller, slug)
         self.head_to_heads = HeadToHeads(caller, slug)
+        self.judges = Judges(caller, slug)
 
     def __repr__(self) -> str:
         return f"<Project {self.slug}>"
@@ -567,6 +568,96 @@ class HeadToHeads(Group):
     def link(self, head_to_head: str, days: int | None = 14) -> types.ReadLink:
         """A page that anybody may read for so many days; None ends it."""
         return self._do(self._client.head_to_head_link(self._slug, head_to_head, days))
+
+
+class Judges(Group):
+    """Models that say which answer is better, beside people. Nothing they say is a vote."""
+
+    def all(self) -> Sequence[types.Judge]:
+        """Those in use, with their newest version."""
+        return self._do(self._client.judges(self._slug))
+
+    def get(self, judge: int) -> types.JudgeDetail:
+        """One with its versions."""
+        return self._do(self._client.judge(self._slug, judge))
+
+    def make(self, name: str, model: types.Model | str, **config: Any) -> types.JudgeDetail:
+        """A judge; see `AsyncClient.judge_make`."""
+        found = model if isinstance(model, str) else model.id
+        return self._do(self._client.judge_make(self._slug, name, found, **config))
+
+    def version_make(self, judge: int, **changes: Any) -> types.JudgeVersion:
+        """Its newest version with changes; see `AsyncClient.judge_version_make`."""
+        return self._do(self._client.judge_version_make(self._slug, judge, **changes))
+
+    def archive(self, judge: int) -> types.JudgeDetail:
+        """It is asked nothing any more."""
+        return self._do(self._client.judge_archive(self._slug, judge))
+
+    def measure(self, judge: int, version: int, **how: Any) -> types.JudgeAsked:
+        """Have it asked and measured; see `AsyncClient.judge_measure`."""
+        return self._do(self._client.judge_measure(self._slug, judge, version, **how))
+
+    def measurements(self, judge: int, version: int) -> Iterator[types.JudgeMeasurement]:
+        """What it was found to be worth, newest first."""
+
+        async def every() -> Sequence[types.JudgeMeasurement]:
+            rows = self._client.judge_measurements(self._slug, judge, version)
+            return [row async for row in rows]
+
+        return iter(self._do(every()))
+
+    def measurement(self, judge: int, version: int, measurement: int) -> types.JudgeMeasurement:
+        return self._do(self._client.judge_measurement(self._slug, judge, version, measurement))
+
+    def verdicts(self, judge: int, version: int) -> Iterator[types.JudgeVerdict]:
+        """What it said, pair by pair."""
+
+        async def every() -> Sequence[types.JudgeVerdict]:
+            rows = self._client.judge_verdicts(self._slug, judge, version)
+            return [row async for row in rows]
+
+        return iter(self._do(every()))
+
+    def trial(self, judge: int, version: int, prompts: Sequence[str], **how: Any) -> str:
+        """Try prompts; the key of the trial. See `AsyncClient.judge_trial`."""
+        return self._do(self._client.judge_trial(self._slug, judge, version, prompts, **how))
+
+    def trials(self, judge: int) -> Sequence[types.JudgeTrial]:
+        """Newest first."""
+        return self._do(self._client.judge_trials(self._slug, judge))
+
+    def presort(self, judge: int, version: int, **how: Any) -> types.JudgePresorted:
+        """Put first what it is least sure of; see `AsyncClient.judge_presort`."""
+        return self._do(self._client.judge_presort(self._slug, judge, version, **how))
+
+    def certify(self, judge: int, version: int, **contract: Any) -> types.CertificateDetail:
+        """Certify its labels; see `AsyncClient.judge_certify`."""
+        return self._do(self._client.judge_certify(self._slug, judge, version, **contract))
+
+    def certificates(self, judge: int | None = None) -> Iterator[types.Certificate]:
+        """Newest first, of all judges or of one."""
+
+        async def every() -> Sequence[types.Certificate]:
+            return [row async for row in self._client.certificates(self._slug, judge=judge)]
+
+        return iter(self._do(every()))
+
+    def certificate(self, certificate: str) -> types.CertificateDetail:
+        """One with its audit and its uses."""
+        return self._do(self._client.certificate(self._slug, certificate))
+
+    def label(self, certificate: str, *, scope: str = "project") -> types.CertificateLabelled:
+        """Label pairs without a vote under a certificate."""
+        return self._do(self._client.certificate_label(self._slug, certificate, scope=scope))
+
+    def freeze(self, certificate: str, name: str = "") -> types.Dataset:
+        """Its labels as a dataset."""
+        return self._do(self._client.certificate_freeze(self._slug, certificate, name))
+
+    def stop(self, certificate: str, because: str = "") -> types.CertificateDetail:
+        """End a certificate, for good."""
+        return self._do(self._client.certificate_stop(self._slug, certificate, because))
 
 
 class Stages(Group):

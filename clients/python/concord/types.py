@@ -1526,3 +1526,241 @@ class ReadLink(Answered):
 
     path: str
     shared_until: datetime | None = field(metadata=_MOMENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeScope(Answered):
+    """Which pairs: kind project, batch or head_to_head; name: of the batch, or the id of the
+    head-to-head, else empty."""
+
+    kind: str
+    name: str
+
+
+_SCOPE = {"read": JudgeScope.read}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeMeasurement(Answered):
+    """What a version was found to be worth beside people. part: of the human sample (all, tune,
+    choose, certify); share: of the prompts, that the sample is; look: how often the part kept apart
+    was read; figures: as kept (docs/judges.md); refused: why there are none; simulated votes are
+    evidence of nothing."""
+
+    id: int
+    judge: int
+    version: int
+    scope: JudgeScope = field(metadata=_SCOPE)
+    part: str
+    share: float
+    look: int
+    n_pairs: int
+    n_votes: int
+    n_simulated: int
+    figures: Mapping[str, Any]
+    refused: str
+    by: str | None
+    at: datetime = field(metadata=_MOMENT)
+
+
+_MEASURED = {"read": JudgeMeasurement.read}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeMeasurements(Answered):
+    """Newest first."""
+
+    items: tuple[JudgeMeasurement, ...] = field(metadata=_each(JudgeMeasurement))
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeWorth(Answered):
+    """A measurement in short. agreement: with single votes; people: how often two people agree;
+    saved: share of human votes that the judge spares; biases: those shown."""
+
+    measurement: int
+    part: str
+    n_pairs: int
+    n_votes: int
+    n_simulated: int
+    agreement: float | None
+    agreement_low: float | None
+    agreement_high: float | None
+    people: float | None
+    saved: float | None
+    biases: tuple[str, ...] = field(metadata={"read": tuple})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeVersion(Answered):
+    """A model with everything that decides its verdicts. state: measured, not_measured, or changed
+    (its server answers otherwise, and no figure holds). reads_alone: a reward model; shaped: only
+    the part of the sample that was kept apart says what it is worth."""
+
+    judge: int
+    number: int
+    model: str
+    config: Mapping[str, Any]
+    sha256: str
+    fingerprint: str
+    state: str
+    reads_alone: bool
+    shaped: bool
+    worth: JudgeWorth | None = field(metadata={"read": JudgeWorth.read})
+    note: str
+    changed_at: datetime | None = field(metadata=_MOMENT)
+    changed_because: str
+    created_by: str | None
+    created_at: datetime = field(metadata=_MOMENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judge(Answered):
+    """A judge with its newest version. It is no person, and its verdicts are no votes."""
+
+    id: int
+    name: str
+    version: JudgeVersion = field(metadata={"read": JudgeVersion.read})
+    created_at: datetime = field(metadata=_MOMENT)
+    archived_at: datetime | None = field(metadata=_MOMENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeDetail(Judge):
+    """With all versions, the newest first."""
+
+    versions: tuple[JudgeVersion, ...] = field(metadata=_each(JudgeVersion))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeAsked(Answered):
+    """run: the id of the run whose verdicts are waited for; else what was measured at once."""
+
+    run: str | None
+    measurement: JudgeMeasurement | None = field(metadata=_MEASURED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeVerdict(Answered):
+    """What a judge said of a pair, and no vote. first: P(the answer shown first is better), A
+    first; second: the same with B first; None where it could not be read. preference: P(A is
+    better)."""
+
+    judge: str
+    is_vote: bool
+    comparison: int
+    first: float | None
+    second: float | None
+    preference: float
+    said: tuple[str, ...] = field(metadata={"read": tuple})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeVerdicts(Answered):
+    """By pair."""
+
+    items: tuple[JudgeVerdict, ...] = field(metadata=_each(JudgeVerdict))
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeTried(Answered):
+    """A prompt of a trial, by its version; `certify` is there of the one that was chosen."""
+
+    version: int
+    note: str
+    tune: JudgeMeasurement | None = field(metadata=_MEASURED)
+    choose: JudgeMeasurement | None = field(metadata=_MEASURED)
+    certify: JudgeMeasurement | None = field(metadata=_MEASURED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeTrial(Answered):
+    """Prompts tried at once; live: runs of it are under way."""
+
+    key: str
+    at: datetime = field(metadata=_MOMENT)
+    live: bool
+    scope: JudgeScope = field(metadata=_SCOPE)
+    versions: tuple[JudgeTried, ...] = field(metadata=_each(JudgeTried))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgePresorted(Answered):
+    """Pairs that go first, and pairs that keep their place and measure."""
+
+    moved: int
+    measuring: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelAudit(Answered):
+    """What people say of labels drawn to be checked; low, high: where the error lies, whenever one
+    looks; alarm_at: the label after which the certificate was contradicted."""
+
+    n: int
+    wrong: float
+    low: float
+    high: float
+    alarm_at: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertificateUse(Answered):
+    """A dataset with labels under a certificate."""
+
+    dataset: str
+    name: str
+    n_labels: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificate(Answered):
+    """At most a share `error` of a judge's labels is wrong, with probability 1 − `failure`. state:
+    valid, nothing_certified (`threshold` is None) or stopped."""
+
+    id: str
+    judge: int
+    version: int
+    state: str
+    scope: JudgeScope = field(metadata=_SCOPE)
+    against: str
+    error: float
+    failure: float
+    audited: float
+    look: int
+    threshold: float | None
+    temperature: float
+    figures: Mapping[str, Any]
+    sha256: str
+    stopped_at: datetime | None = field(metadata=_MOMENT)
+    stopped_because: str
+    created_by: str | None
+    created_at: datetime = field(metadata=_MOMENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertificateDetail(Certificate):
+    """With its labels counted, what people say of them, and datasets that hold them."""
+
+    n_labels: int
+    n_audited: int
+    audit: LabelAudit = field(metadata={"read": LabelAudit.read})
+    uses: tuple[CertificateUse, ...] = field(metadata=_each(CertificateUse))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificates(Answered):
+    """Newest first."""
+
+    items: tuple[Certificate, ...] = field(metadata=_each(Certificate))
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertificateLabelled(Answered):
+    """run: the judge is being asked; None: it had judged all of the pairs, and is done."""
+
+    run: str | None
+    n_labels: int
