@@ -68,6 +68,7 @@ urlpatterns = [
     path(f"{_JUDGES_ALL}new/", judges.judge_new, name="judge_new"),
     path(_JUDGES_ONE, judges.judge, name="judge"),
     path(f"{_JUDGES_ONE}version/", judges.version_new, name="judge_version_new"),
+    path(f"{_JUDGES_ONE}differences/", judges.differences, name="judge_differences"),
     path(f"{_JUDGES_ONE}act/", judges.judge_act, name="judge_act"),
     path(_CERTIFICATES_ONE, judges.certificate, name="certificate"),
     path(f"{_CERTIFICATES_ONE}act/", judges.certificate_act, name="certificate_act"),

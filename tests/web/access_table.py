@@ -954,6 +954,7 @@ JUDGE_LINES = [
     page("evaluation:judge_new", STAFF),
     post("evaluation:judge_new", STAFF, ok=422),
     page("evaluation:judge", READERS, args=judge_id),
+    page("evaluation:judge_differences", STAFF, args=judge_id),
     page("evaluation:judge_version_new", STAFF, args=judge_id),
     post("evaluation:judge_version_new", STAFF, args=judge_id, ok=422),
     post("evaluation:judge_act", STAFF, args=judge_id, data={"action": "measure"}, ok=422),

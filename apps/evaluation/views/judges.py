@@ -168,10 +168,7 @@ def _judge_page(
         ],
     }
     if context["may_change"]:
-        scope = Scope.of(measurement.scope) if measurement else Scope()
-        share = measurement.share if measurement else 1.0
         context |= {
-            "disagreements": disagreements(version, scope=scope, share=share),
             "measure_form": forms.MeasureForm(None, project=project),
             "trial_form": forms.TrialForm(
                 None,
@@ -182,6 +179,26 @@ def _judge_page(
             "presort_form": forms.PresortForm(None, project=project, head_to_heads=False),
         } | bound
     return render(request, "evaluation/judge.html", context, status=status)
+
+
+@require_safe
+@project_page(STAFF)
+def differences(request: Request, judge_id: int) -> HttpResponse:
+    """Pairs of the part for tuning on which it differs from people; for htmx as a fragment."""
+    version = _version(request, judge_get(project=request.project, judge_id=judge_id))
+    measurement = measurement_of(version)
+    scope = Scope.of(measurement.scope) if measurement else Scope()
+    context = {
+        "page_title": f"Where {version} differs from people",
+        "nav": "judges",
+        "judge": version.judge,
+        "version": version,
+        "disagreements": disagreements(
+            version, scope=scope, share=measurement.share if measurement else 1.0
+        ),
+    }
+    name = "_judge_differences" if request.htmx else "judge_differences"
+    return render(request, f"evaluation/{name}.html", context)
 
 
 @require_POST
