@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 from django.urls import reverse
+from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from apps.accounts.models import Project, User
+from apps.accounts.services import project_archive, project_delete
 from apps.common.errors import Conflict, DomainError
 from apps.evaluation.models import CertificateUse, JudgeVersion, LabelCertificate
 from apps.evaluation.selectors.judges import Scope, certificates_behind
@@ -24,7 +26,7 @@ from apps.labeling.services import votes_import
 from apps.monitoring.models import Incident
 from apps.snapshots.models import Snapshot
 from apps.snapshots.storage import artifact_store
-from apps.training.models import RunInput
+from apps.training.models import Run, RunInput
 from tests.evaluation.judged import answered, judge_of, right, voted
 from tests.evaluation.outputs import checkpoint_make
 
@@ -196,3 +198,14 @@ def test_a_stopped_certificate_is_said_on_the_dataset_and_the_model(
         assert "People disagree." in page, name
     (run,) = version.runs.filter(purpose="measure").values_list("run", flat=True)
     assert made.recipe["ai_feedback"]["runs"] == [run]
+
+
+def test_a_project_is_deleted_with_its_judges(project: Project, emil: User, ada: User) -> None:
+    version = world(project, emil)
+    found = certified(version, emil)
+    labels_ask(certificate=found, scope=ALL, user=emil)
+    labels_freeze(certificate=found, name="by Judy", user=emil)
+    Run.objects.exclude(state="finished").update(state="cancelled", ended_at=timezone.now())
+    project_archive(project=project, by=ada)
+    project_delete(project=project, typed=project.name, by=ada)
+    assert not JudgeVersion.objects.exists()

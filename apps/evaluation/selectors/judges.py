@@ -180,13 +180,19 @@ def runs_of(version: JudgeVersion) -> QuerySet[JudgeRun]:
 
 
 def is_shaped(version: JudgeVersion) -> bool:
-    """Whether figures of people had been seen when its prompt was written or chosen, so that only
-    pairs that were kept apart can say what it is worth."""
+    """Whether figures of people had been seen when its prompt or its model was chosen, so that only
+    pairs that were kept apart can say what it is worth. Figures of the same prompt and model, as of
+    a version before its server changed, have shaped nothing."""
     earlier = JudgeMeasurement.objects.filter(
         version__judge=version.judge_id, at__lt=version.created_at
+    ).exclude(version__config=version.config, version__model=version.model_id)
+    tuned = JudgeRun.objects.filter(
+        version__judge=version.judge_id,
+        version__config=version.config,
+        version__model=version.model_id,
+        purpose=JudgeRun.Purpose.TUNE,
     )
-    tuned = version.runs.filter(purpose=JudgeRun.Purpose.TUNE)
-    return earlier.exclude(version=version).exists() or tuned.exists()
+    return earlier.exists() or tuned.exists()
 
 
 def measurement_of(

@@ -60,7 +60,7 @@ LEAST_FRESH = 100  # decided pairs that no dataset has, from which a new one is 
 FRESH_SHARE = 0.1  # … if they are as many for what the last one has
 FAILED_DAYS = 7
 _BELL_SECONDS = 30
-_LOOKS = (Run.Kind.CHECK, Run.Kind.PROBE)  # they train nothing
+_LOOKS = (Run.Kind.CHECK, Run.Kind.PROBE, Run.Kind.JUDGE)  # they train nothing
 # What an approved, a candidate … reward model, or another model, is good for next.
 _USES = {
     Checkpoint.Status.CANDIDATE: "assess it, then decide",

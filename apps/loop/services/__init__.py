@@ -228,8 +228,8 @@ def fresh_pairs_try(*, run_id: str) -> None:
 
 
 def run_end_tell(run: Run) -> None:
-    """Of a run that has just ended, to those who train; checks and probes only look."""
-    if run.kind in (Run.Kind.CHECK, Run.Kind.PROBE):
+    """Of a run that has just ended, to those who train; checks, probes and verdicts only look."""
+    if run.kind in (Run.Kind.CHECK, Run.Kind.PROBE, Run.Kind.JUDGE):
         return
     notice_give(
         project=run.project,
