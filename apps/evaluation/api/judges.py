@@ -239,7 +239,7 @@ class JudgeVersionOut(Schema):
         )
 
 
-class JudgeOut(Schema):
+class ModelJudgeOut(Schema):
     id: int
     name: str
     version: JudgeVersionOut = Field(description="the newest")
@@ -247,11 +247,11 @@ class JudgeOut(Schema):
     archived_at: datetime | None
 
     @classmethod
-    def of(cls, version: JudgeVersion) -> "JudgeOut":
+    def of(cls, version: JudgeVersion) -> "ModelJudgeOut":
         return cls(**_judge_fields(version))
 
 
-class JudgeDetailOut(JudgeOut):
+class JudgeDetailOut(ModelJudgeOut):
     versions: list[JudgeVersionOut] = Field(description="the newest first")
 
 
@@ -488,11 +488,11 @@ def _config(given: Mapping[str, Any]) -> dict[str, Any]:
 # --- judges and versions ---
 
 
-@router.get(ALL, auth=needs("read"), response=list[JudgeOut], summary="Judges in use, by name")
-def judge_list(request: HttpRequest, slug: str) -> list[JudgeOut]:
+@router.get(ALL, auth=needs("read"), response=list[ModelJudgeOut], summary="Judges in use, by name")
+def judge_list(request: HttpRequest, slug: str) -> list[ModelJudgeOut]:
     """Each with its newest version, its state and what it is worth in short."""
     project, _ = project_for(request.user, slug, READERS)
-    return [JudgeOut.of(one) for one in reads.versions_of(project=project)]
+    return [ModelJudgeOut.of(one) for one in reads.versions_of(project=project)]
 
 
 @router.post(ALL, auth=needs("write"), response={201: JudgeDetailOut}, summary="Make a judge")
