@@ -634,8 +634,8 @@ def judge_verdicts(
     offset: int = Query(0, ge=0, le=_MOST_OFFSET),
     limit: int = Query(100, ge=1, le=1_000),
 ) -> JudgeVerdictsOut:
-    """By pair. No verdict is a vote. Whoever may vote here is told of pairs that are no longer
-    open alone, so that no vote is a copy of a verdict."""
+    """By pair. No verdict is a vote. Whoever may vote here gets pairs that are no longer open alone,
+    so that no vote is a copy of a verdict."""
     project, role = project_for(request.user, slug, READERS)
     judge = reads.judge_get(project=project, judge_id=judge_id)
     version = reads.version_get(judge=judge, number=number)
