@@ -236,7 +236,7 @@ ANSWERS = {
     "NamingOut": types.Naming,
     "HeadToHeadOut": types.HeadToHead,
     "JudgeScopeIO": types.JudgeScope,
-    "JudgeOut": types.Judge,
+    "ModelJudgeOut": types.Judge,
     "JudgeDetailOut": types.JudgeDetail,
     "JudgeVersionOut": types.JudgeVersion,
     "JudgeWorthOut": types.JudgeWorth,

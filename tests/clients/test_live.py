@@ -10,15 +10,18 @@ from typing import Any
 import pytest
 from datasets import Dataset, DatasetDict
 from django.utils import timezone
+from pytest_django.fixtures import Settings
 from pytest_django.live_server_helper import LiveServer
 
 from apps.accounts.models import Project, User
 from apps.accounts.services import token_create
+from apps.evaluation.models import JudgeRun
 from apps.labeling import dispatch, services
 from apps.labeling.models import Answer, ImportJob, LabelingSettings, Vote
 from apps.snapshots.services.importing import snapshot_import
 from apps.training.models import Run, Sample
 from concord import AsyncClient, Client, ConcordError, RunFailed
+from tests.evaluation.judged import answered, model_of, right, voted
 from tests.labeling.conftest import inline_parsing
 from tests.labeling.pairs import rows_make, tasks_make
 from tests.training.test_launching import model
@@ -438,3 +441,35 @@ def test_two_systems_are_compared_and_the_result_is_shown_to_somebody_outside(
         assert duels.link(made.id, None).path == ""
         assert not duels.end(made.id).running
         assert [one.id for one in duels.all()] == [made.id]
+
+
+def test_a_judge_is_made_asked_and_certified(
+    live_server: LiveServer, project: Project, emil: User, tmp_path: Path, settings: Settings
+) -> None:
+    settings.ARTIFACTS_URL = str(tmp_path / "artifacts")
+    voted(project, 30)
+    with Client(live_server.url, token_of(emil, "read", "write", "train")) as concord:
+        judges = concord.project(project.slug).judges
+        made = judges.make("Judy", model_of(project).pk, top_k=5)
+        assert (made.version.state, made.version.config["top_k"]) == ("not_measured", 5)
+        with pytest.raises(ConcordError) as refused:
+            judges.measure(made.id, 1, scope="batch:none")
+        assert (refused.value.field, refused.value.status) == ("scope", 404)
+        run = judges.measure(made.id, 1, share=1.0).run
+        answered(JudgeRun.objects.get(run=run), right())
+        [measured] = judges.measurements(made.id, 1)
+        assert judges.measurement(made.id, 1, measured.id) == measured
+        worth = judges.get(made.id).version.worth
+        assert worth is not None
+        assert (worth.measurement, worth.n_pairs) == (measured.id, 30)
+        assert [one.is_vote for one in judges.verdicts(made.id, 1)] == [False] * 30
+        found = judges.certify(made.id, 1, error=0.1, failure=0.05)
+        assert (found.state, found.audit.n) == ("nothing_certified", 0)
+        assert [one.id for one in judges.certificates(made.id)] == [found.id]
+        with pytest.raises(ConcordError) as refused:
+            judges.label(found.id)
+        assert refused.value.code == "not_certified"
+        assert judges.version_make(made.id, rubric="Be brief.").number == 2
+        assert judges.trials(made.id) == ()
+        assert judges.archive(made.id).archived_at
+        assert judges.all() == ()

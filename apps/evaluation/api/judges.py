@@ -47,13 +47,17 @@ _MOST_OFFSET = 10**9
 class JudgeScopeIO(Schema):
     """Which pairs of the project."""
 
-    kind: Literal["project", "batch", "head_to_head"] = "project"
+    kind: Literal["project", "batch", "head_to_head"]
     name: str = Field(
         "", max_length=200, description="of the batch, or the id of the head-to-head; else empty"
     )
 
     def scope(self) -> reads.Scope:
         return reads.Scope(self.kind, self.name)
+
+
+def _everything() -> JudgeScopeIO:
+    return JudgeScopeIO(kind="project", name="")
 
 
 class JudgeIn(Schema):
@@ -75,7 +79,7 @@ class JudgeVersionIn(Schema):
 
 
 class JudgeMeasureIn(Schema):
-    scope: JudgeScopeIO = Field(default_factory=JudgeScopeIO)
+    scope: JudgeScopeIO = Field(default_factory=_everything)
     share: float = Field(SHARE, description="of the prompts, whose votes are the human sample")
     attacked: int = Field(
         0, description=f"pairs that each shipped attack is tried on, 0 to {MOST_ATTACKED}"
@@ -87,18 +91,18 @@ class JudgeTrialIn(Schema):
     prompts: list[str] = Field(
         max_length=MOST_PROMPTS, description=f"2 to {MOST_PROMPTS}, each of which is a version"
     )
-    scope: JudgeScopeIO = Field(default_factory=JudgeScopeIO)
+    scope: JudgeScopeIO = Field(default_factory=_everything)
     share: float = Field(1.0, description="of the prompts, whose votes are the human sample")
 
 
 class JudgePresortIn(Schema):
-    scope: JudgeScopeIO = Field(default_factory=JudgeScopeIO)
+    scope: JudgeScopeIO = Field(default_factory=_everything)
     measuring: float = Field(0.2, description="share of the pairs that keeps its random place")
 
 
 class CertificateIn(Schema):
     scope: JudgeScopeIO = Field(
-        default_factory=JudgeScopeIO, description="of the project or a batch"
+        default_factory=_everything, description="of the project or a batch"
     )
     error: float = Field(0.1, description="share of the labels that may be wrong, at most 0.5")
     failure: float = Field(
@@ -115,7 +119,7 @@ class CertificateIn(Schema):
 
 class CertificateLabelIn(Schema):
     scope: JudgeScopeIO = Field(
-        default_factory=JudgeScopeIO, description="of the project or a batch"
+        default_factory=_everything, description="of the project or a batch"
     )
 
 
@@ -239,7 +243,7 @@ class JudgeVersionOut(Schema):
         )
 
 
-class JudgeOut(Schema):
+class ModelJudgeOut(Schema):
     id: int
     name: str
     version: JudgeVersionOut = Field(description="the newest")
@@ -247,11 +251,11 @@ class JudgeOut(Schema):
     archived_at: datetime | None
 
     @classmethod
-    def of(cls, version: JudgeVersion) -> "JudgeOut":
+    def of(cls, version: JudgeVersion) -> "ModelJudgeOut":
         return cls(**_judge_fields(version))
 
 
-class JudgeDetailOut(JudgeOut):
+class JudgeDetailOut(ModelJudgeOut):
     versions: list[JudgeVersionOut] = Field(description="the newest first")
 
 
@@ -488,11 +492,11 @@ def _config(given: Mapping[str, Any]) -> dict[str, Any]:
 # --- judges and versions ---
 
 
-@router.get(ALL, auth=needs("read"), response=list[JudgeOut], summary="Judges in use, by name")
-def judge_list(request: HttpRequest, slug: str) -> list[JudgeOut]:
+@router.get(ALL, auth=needs("read"), response=list[ModelJudgeOut], summary="Judges in use, by name")
+def judge_list(request: HttpRequest, slug: str) -> list[ModelJudgeOut]:
     """Each with its newest version, its state and what it is worth in short."""
     project, _ = project_for(request.user, slug, READERS)
-    return [JudgeOut.of(one) for one in reads.versions_of(project=project)]
+    return [ModelJudgeOut.of(one) for one in reads.versions_of(project=project)]
 
 
 @router.post(ALL, auth=needs("write"), response={201: JudgeDetailOut}, summary="Make a judge")
@@ -634,8 +638,8 @@ def judge_verdicts(
     offset: int = Query(0, ge=0, le=_MOST_OFFSET),
     limit: int = Query(100, ge=1, le=1_000),
 ) -> JudgeVerdictsOut:
-    """By pair. No verdict is a vote. Whoever may vote here is given only pairs that are no longer
-    open alone, so that no vote is a copy of a verdict."""
+    """By pair. No verdict is a vote. Whoever may vote here gets only pairs that are no longer
+    open, so that no vote is a copy of a verdict."""
     project, role = project_for(request.user, slug, READERS)
     judge = reads.judge_get(project=project, judge_id=judge_id)
     version = reads.version_get(judge=judge, number=number)

@@ -574,8 +574,8 @@ class AsyncClient:
     async def judge_verdicts(
         self, project: str, judge: int, version: int, *, page: int = 500
     ) -> AsyncIterator[types.JudgeVerdict]:
-        """What it said, pair by pair; none of it is a vote. Whoever may vote is told of pairs that
-        are no longer open alone."""
+        """What it said, pair by pair; none of it is a vote. Whoever may vote gets only pairs that
+        are no longer open."""
 
         def part(offset: int) -> operations.Operation[Any]:
             return operations.judge_verdicts_page(

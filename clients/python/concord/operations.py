@@ -827,18 +827,18 @@ def judge_make(project: str, body: Row) -> Operation[types.JudgeDetail]:
 
 
 def judge(project: str, judge: int) -> Operation[types.JudgeDetail]:
-    names = {"slug": project, "judge_id": judge}
+    names = _judge(project, judge)
     return Operation("GET", JUDGE, types.JudgeDetail.read, names)
 
 
 def judge_version_make(project: str, judge: int, body: Row) -> Operation[types.JudgeVersion]:
     """A second time nothing differs, and the version there is is answered."""
-    names = {"slug": project, "judge_id": judge}
+    names = _judge(project, judge)
     return Operation("POST", JUDGE + "/versions", types.JudgeVersion.read, names, body=body)
 
 
 def judge_archive(project: str, judge: int) -> Operation[types.JudgeDetail]:
-    names = {"slug": project, "judge_id": judge}
+    names = _judge(project, judge)
     return Operation("POST", JUDGE + "/archive", types.JudgeDetail.read, names)
 
 
@@ -897,7 +897,7 @@ def judge_trial(project: str, judge: int, version: int, body: Row) -> Operation[
 
 
 def judge_trials(project: str, judge: int) -> Operation[tuple[types.JudgeTrial, ...]]:
-    names = {"slug": project, "judge_id": judge}
+    names = _judge(project, judge)
     return Operation("GET", JUDGE + "/trials", _each(types.JudgeTrial), names)
 
 
@@ -929,7 +929,11 @@ def judge_certify(
 
 
 def _version(project: str, judge: int, version: int) -> dict[str, str | int]:
-    return {"slug": project, "judge_id": judge, "number": version}
+    return {**_judge(project, judge), "number": version}
+
+
+def _judge(project: str, judge: int) -> dict[str, str | int]:
+    return {"slug": project, "judge_id": judge}
 
 
 def certificates_page(
