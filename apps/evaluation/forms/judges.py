@@ -153,6 +153,7 @@ class MeasureForm(ScopedForm):
         min_value=1,
         max_value=MOST_PAIRS,
         initial=1_000,
+        required=False,
         help_text="That it is asked about now, each twice; drawn by hash from those that it has "
         "not judged.",
     )
@@ -162,7 +163,7 @@ class MeasureForm(ScopedForm):
         found = self.cleaned_data
         return {
             "scope": self.scope_given(),
-            "most": found["most"],
+            "most": found["most"] or MOST_PAIRS,
             "share": found["share"] / 100,
             "attacked": found["attacked"] or 0,
         }

@@ -1,6 +1,6 @@
 """What the pages of judges say: what one is worth, its faults by name and size, and its labels."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from apps.common.report.blocks import Part as ReportPart
@@ -12,7 +12,7 @@ from apps.evaluation.services.judge_worth import FIRST
 from measures.blocks import Curve, Intervals, Series
 from measures.certificates import AuditState
 from measures.estimate import Interval
-from workers.contract.numbers import percent, share
+from workers.contract.numbers import percent, plain, share
 from workers.contract.reasons import reason_words
 
 _BIASES = {
@@ -91,8 +91,11 @@ def worth_context(found: JudgeMeasurement | None, version: JudgeVersion) -> dict
         "chart": _chart(figures),
         "intervals": {name: interval_words(ppi.get(name)) for name in ("people", "ppi", "judge")}
         | {"all": interval_words(figures.get("all_votes"))},
-        "without_judge": ppi.get("without_judge") or "",
-        "ppi_none": (ppi.get("ppi") or {}).get("no_interval") or ppi.get("undefined") or "",
+        "without_judge": reason_words(
+            ppi.get("without_judge")
+            or (ppi.get("ppi") or {}).get("no_interval")
+            or ppi.get("undefined")
+        ),
         "saving": _saving(figures),
         "more": _more(figures),
         "biases": _biases(figures, version),
@@ -101,23 +104,34 @@ def worth_context(found: JudgeMeasurement | None, version: JudgeVersion) -> dict
     }
 
 
+def measured_rows(found: Iterable[JudgeMeasurement]) -> list[dict[str, Any]]:
+    """What was measured, a row for each set of pairs and part, the newest of each."""
+    return [
+        {
+            "measurement": one,
+            "scope": Scope.of(one.scope).words,
+            "part": one.get_part_display(),
+            "agreement": interval_words(one.figures.get("agreement")) or one.refused,
+            "saved": percent(ppi["saved"])
+            if (ppi := one.figures.get("ppi") or {}).get("saved") is not None
+            and not ppi.get("without_judge")
+            else "—",
+        }
+        for one in found
+    ]
+
+
 def _tiles(figures: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """(title, value, basis)."""
     agreement, people = figures["agreement"], figures.get("people") or {}
     ceiling = figures.get("ceiling") or {}
-    rows = [
-        ("Agrees with a vote", interval_words(agreement) or "—", f"n = {agreement['n']:,} votes")
-    ]
+    rows = [_tile("Agrees with a vote", agreement, f"n = {agreement['n']:,} votes")]
     if people.get("value") is not None:
-        rows.append(
-            (
-                "Two people agree",
-                interval_words(people),
-                f"on {people['n_items']:,} pairs with two votes or more",
-            )
-        )
+        n = f"n = {people['n_items']:,} pairs with two votes or more"
+        rows.append(_tile("Two people agree", people, n))
     else:
-        rows.append(("Two people agree", "—", people.get("undefined") or "no pair has two votes"))
+        why = reason_words(people.get("undefined")) or "no pair has two votes"
+        rows.append(("Two people agree", "—", why))
     low, high = ceiling.get("low"), ceiling.get("high")
     if low is not None and high is not None:
         rows.append(
@@ -129,10 +143,19 @@ def _tiles(figures: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         )
     ppi = figures.get("ppi") or {}
     alpha = (ppi.get("alpha") or {}).get("value")
-    if ppi.get("saved") is not None:
+    if ppi.get("saved") is not None and not ppi.get("without_judge"):
         most = "" if alpha is None else f"; no judge can save more than {percent(alpha)} here"
         rows.append(("Human votes saved", percent(ppi["saved"]), f"at the same width{most}"))
     return rows
+
+
+def _tile(title: str, found: Mapping[str, Any], n: str) -> tuple[str, str, str]:
+    low, high = found.get("low"), found.get("high")
+    if found.get("value") is None:
+        return title, "—", reason_words(found.get("undefined")) or n
+    if low is None or high is None:
+        return title, percent(found["value"]), n
+    return title, percent(found["value"]), f"{100 * low:.1f}–{percent(high)}, {n}"
 
 
 def _chart(figures: Mapping[str, Any]) -> ReportPart | None:
@@ -205,7 +228,7 @@ def _biases(figures: Mapping[str, Any], version: JudgeVersion) -> list[dict[str,
             {
                 "title": title,
                 "says": says.format(size=size),
-                "size": f"{100 * one['low']:.1f} to {100 * one['high']:.1f}",
+                "size": f"{plain(100 * one['low'], 1)} to {plain(100 * one['high'], 1)}",
                 "tone": "bad" if one["is_shown"] else "good",
                 "shown": one["is_shown"],
             }

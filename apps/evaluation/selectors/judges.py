@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from django.db.models import Exists, F, OuterRef, QuerySet
+from django.db.models import Case, Exists, F, OuterRef, QuerySet, When
 from numpy.typing import NDArray
 
 from apps.accounts.models import Project
@@ -198,15 +198,23 @@ def is_shaped(version: JudgeVersion) -> bool:
 def measurement_of(
     version: JudgeVersion, scope: Scope | None = None, part: str = ""
 ) -> JudgeMeasurement | None:
-    """The newest one; without a scope the newest of any, without a part the one that counts."""
+    """The newest one; without a part of the one that counts, and without a scope of the project's
+    pairs before those of a head-to-head."""
     rows = JudgeMeasurement.objects.filter(version=version)
     if scope is not None:
         rows = rows.filter(scope=scope.to_json())
-    if part:
-        rows = rows.filter(part=part)
-    else:
-        rows = rows.filter(part=Part.CERTIFY if is_shaped(version) else Part.ALL)
-    return rows.order_by("-pk").first()
+    rows = rows.filter(part=part or (Part.CERTIFY if is_shaped(version) else Part.ALL))
+    elsewhere = Case(When(scope__kind=HEAD_TO_HEAD, then=1), default=0)
+    return rows.order_by(elsewhere, "-pk").first()
+
+
+def measurements_of(version: JudgeVersion) -> list[JudgeMeasurement]:
+    """The newest of each set of pairs and part, newest first."""
+    rows = JudgeMeasurement.objects.filter(version=version).order_by("-pk")
+    found: dict[tuple[str, ...], JudgeMeasurement] = {}
+    for one in rows[:500]:
+        found.setdefault((one.scope.get("kind", ""), one.scope.get("name", ""), one.part), one)
+    return list(found.values())
 
 
 def is_calibrated(version: JudgeVersion) -> bool:

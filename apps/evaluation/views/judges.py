@@ -17,7 +17,6 @@ from apps.evaluation.screens import judges as screen
 from apps.evaluation.selectors.head_to_head import head_to_head_get
 from apps.evaluation.selectors.judges import (
     HEAD_TO_HEAD,
-    Part,
     Scope,
     certificate_get,
     certificates_of,
@@ -26,6 +25,7 @@ from apps.evaluation.selectors.judges import (
     is_shaped,
     judge_get,
     measurement_of,
+    measurements_of,
     runs_of,
     trials_of,
     version_get,
@@ -146,8 +146,12 @@ def _judge_page(
         return response
     words, tone = screen.state_of(version)
     project = request.project
-    measurement = measurement_of(version)
+    every = measurements_of(version)
+    asked = request.GET.get("measurement", "")
+    chosen = next((one for one in every if str(one.pk) == asked), None)
+    measurement = chosen or measurement_of(version)
     context |= {
+        "measured": screen.measured_rows(every),
         "page_title": f"{version.judge.name}, version {version.number}",
         "nav": "judges",
         "state_words": words,
@@ -159,13 +163,6 @@ def _judge_page(
             (one, *screen.certificate_words(one)) for one in certificates_of(version.judge)[:20]
         ],
         **screen.worth_context(measurement, version),
-        "parts": [
-            (label, screen.interval_words(one.figures.get("agreement")), one.n_pairs)
-            for name, label in Part.choices
-            if name != Part.ALL
-            and (one := measurement_of(version, part=name)) is not None
-            and not one.refused
-        ],
     }
     if context["may_change"]:
         context |= {
