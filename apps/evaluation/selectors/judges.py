@@ -550,7 +550,8 @@ MOST_SHOWN = 20
 
 def disagreements(version: JudgeVersion, *, scope: Scope, share: float) -> list[dict[str, Any]]:
     """Pairs of the part for tuning on which it differs most from people's votes: what a better
-    prompt is written from. No pair that chooses or certifies is ever shown."""
+    prompt is written from. No pair that chooses or certifies is ever shown, nor one that people
+    may still vote on."""
     found = judged(version=version, scope=scope)
     rows = found.part(Part.TUNE) & found.sampled(share) & found.voted & found.measuring
     kept = found.only(rows)
@@ -560,10 +561,11 @@ def disagreements(version: JudgeVersion, *, scope: Scope, share: float) -> list[
     voted = np.bincount(kept.pair, weights=kept.score, minlength=len(kept)) / n
     gap = np.abs(voted - kept.preference)
     order = [place for place in np.argsort(-gap, kind="stable").tolist() if gap[place] > 0.5]
-    chosen = {int(kept.task[place]): place for place in order[:MOST_SHOWN]}
-    tasks = Task.objects.select_related("prompt", "response_a", "response_b").in_bulk(list(chosen))
+    chosen = {int(kept.task[place]): place for place in order[: 5 * MOST_SHOWN]}
+    closed = Task.objects.filter(pk__in=list(chosen)).exclude(state=Task.State.OPEN)
+    tasks = {one.pk: one for one in closed.select_related("prompt", "response_a", "response_b")}
     said = dict(version.verdicts.filter(task__in=list(chosen)).values_list("task_id", "said"))
-    return [
+    shown = [
         {
             "task": tasks[task],
             "prompt": plain(tasks[task].prompt.messages),
@@ -575,7 +577,9 @@ def disagreements(version: JudgeVersion, *, scope: Scope, share: float) -> list[
             "said": [text for text in said.get(task, []) if text],
         }
         for task, place in chosen.items()
+        if task in tasks
     ]
+    return shown[:MOST_SHOWN]
 
 
 def pairs_datasets(version: JudgeVersion) -> QuerySet[Snapshot]:

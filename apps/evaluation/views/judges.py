@@ -124,19 +124,23 @@ def judge(request: Request, judge_id: int) -> HttpResponse:
 
 def _version(request: Request, judge: Any) -> JudgeVersion:
     given = request.GET.get("version") or request.POST.get("version") or ""
-    return version_get(judge=judge, number=int(given) if given.isdecimal() else None)
+    known = given.isdecimal() and len(given) < 10
+    return version_get(judge=judge, number=int(given) if known else None)
 
 
 def _judge_page(
     request: Request, version: JudgeVersion, bound: dict[str, Any], status: int = 200
 ) -> HttpResponse:
-    runs = list(runs_of(version)[:SHOWN_RUNS])
+    rows = runs_of(version).exclude(purpose=JudgeRun.Purpose.PROBE)
+    runs = list(rows[:SHOWN_RUNS])
+    probe = runs_of(version).filter(purpose=JudgeRun.Purpose.PROBE).first()
     live = [one for one in runs if not one.acted and not one.problem]
     context: dict[str, Any] = {
         "judge": version.judge,
         "version": version,
         "runs": runs,
         "live": bool(live),
+        "probe": probe,
         "may_change": request.role in STAFF,
     }
     if request.htmx:
@@ -343,6 +347,9 @@ def certificate_act(request: Request, certificate_id: str) -> HttpResponse:
                 certificate=found, scope=form.scope_given(), user=request.user
             )
         except DomainError as error:
+            if error.field not in form.fields:
+                messages.error(request, error.message)
+                return redirect("evaluation:certificate", request.project.slug, found.pk)
             form.refuse(error)
         else:
             words = "The judge is being asked." if asked else "The labels are there."
