@@ -186,8 +186,9 @@ def _saving(figures: Mapping[str, Any]) -> str:
     ppi = figures.get("ppi") or {}
     if not ppi.get("saved") or not ppi.get("n_equivalent"):
         return ""
+    units = "pairs" if figures.get("by_pair") else "prompts"
     return (
-        f"{ppi['n_votes']:,} votes on {ppi['n_prompts']:,} prompts, with verdicts on "
+        f"{ppi['n_votes']:,} votes on {ppi['n_prompts']:,} {units}, with verdicts on "
         f"{ppi['n_unlabelled']:,} more, tell as much as {ppi['n_equivalent']:,.0f} votes alone."
     )
 
