@@ -249,7 +249,8 @@ def test_labels_are_certified_given_and_frozen_by_form(
         page = shown(client, to)
         assert '<span class="badge bad">Stopped</span>' in page
         assert "Freeze as a dataset" not in page
-    posted(engineer, f"{to}act/", {"action": "label", "scope": "project"}, status=422)
+    posted(engineer, f"{to}act/", {"action": "label", "scope": "project"})
+    assert "This certificate has stopped" in shown(engineer, to)
 
 
 def test_a_certificate_of_nothing_says_why_and_labels_nothing(
