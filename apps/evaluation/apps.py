@@ -38,6 +38,7 @@ class EvaluationConfig(AppConfig):
         from apps.accounts.selectors import named_by
         from apps.evaluation.models import HeadToHead
         from apps.evaluation.selectors.head_to_head import people_rates
+        from apps.evaluation.selectors.judges import run_uses as judge_uses
         from apps.evaluation.selectors.models import judge_standing
         from apps.evaluation.selectors.suites import run_uses as suite_uses
         from apps.evaluation.services.protocols import evaluation_ended
@@ -54,6 +55,7 @@ class EvaluationConfig(AppConfig):
         audit_subjects_add(("head_to_head",), named_by(HeadToHead, "pk", "evaluation:head_to_head"))
         run_uses_add(run_uses)
         run_uses_add(suite_uses)
+        run_uses_add(judge_uses)
         end_listener_add(policy_ended)
         people_rates_set(people_rates)
         judge_standing_set(judge_standing)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from django.db.models import Case, Exists, F, OuterRef, QuerySet, When
+from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, When
 from numpy.typing import NDArray
 
 from apps.accounts.models import Project
@@ -26,7 +26,15 @@ from apps.evaluation.models import (
     LabelCertificate,
 )
 from apps.evaluation.selectors.head_to_head import tasks_of
-from apps.labeling.models import Answer, Choice, Decision, Response, Slot, Task
+from apps.labeling.models import (
+    Answer,
+    Choice,
+    Decision,
+    PairSelection,
+    Response,
+    Slot,
+    Task,
+)
 from apps.labeling.texts import plain
 from apps.snapshots.models import Snapshot, SnapshotRow
 from apps.snapshots.recipe import TRAIN
@@ -66,6 +74,10 @@ class Scope:
     @classmethod
     def of(cls, kept: Mapping[str, Any]) -> Self:
         return cls(str(kept.get("kind", PROJECT)), str(kept.get("name", "")))
+
+    def overlaps(self, other: "Scope") -> bool:
+        """Whether a pair could be in both."""
+        return self == other or self.kind != other.kind
 
     @property
     def words(self) -> str:
@@ -251,12 +263,26 @@ def trials_of(judge: Judge) -> list[dict[str, Any]]:
 
 
 def certify_looks(judge: Judge, scope: Scope) -> int:
-    """How often the part that is kept apart was read for versions of this judge."""
-    measured = JudgeMeasurement.objects.filter(
-        version__judge=judge, scope=scope.to_json(), part=Part.CERTIFY
-    )
-    certified = LabelCertificate.objects.filter(version__judge=judge, scope=scope.to_json())
-    return measured.count() + certified.count()
+    """How often the part that is kept apart was read for versions of this judge, in this scope or
+    in one that shares pairs with it: all pairs hold every batch's, and two batches hold no pair
+    together."""
+    measured = JudgeMeasurement.objects.filter(version__judge=judge, part=Part.CERTIFY)
+    certified = LabelCertificate.objects.filter(version__judge=judge)
+    kept = [*measured.values_list("scope", flat=True), *certified.values_list("scope", flat=True)]
+    return sum(scope.overlaps(Scope.of(one)) for one in kept)
+
+
+def run_uses(run: Run) -> list[str]:
+    """What a run's deletion would break, in words (`apps.common.registry`)."""
+    models = JudgeVersion.objects.filter(model__run=run).select_related("judge")
+    found = [f"the judge {name} asks its model" for name in dict.fromkeys(map(_name, models))]
+    taken = JudgeRun.objects.filter(run=run, taken_at__isnull=False)
+    asked = taken.exclude(purpose=JudgeRun.Purpose.PROBE).select_related("version__judge")
+    return [*found, *(f"the judge {one.version} said its verdicts in it" for one in asked)]
+
+
+def _name(version: JudgeVersion) -> str:
+    return version.judge.name
 
 
 def certificates_of(judge: Judge) -> QuerySet[LabelCertificate]:
@@ -393,8 +419,9 @@ class Judged:
     length_a, length_b: (n,) characters; own_a, own_b: (n,) of the judge's family, NaN unknown;
     decided: (n,) a or b as people decided, neither where their votes are for neither, empty while
     votes are missing; measuring: (n,) whether its votes may measure anything: it was not chosen by
-    a model, and the judge did not learn from it; pair: (v,) the place of each vote's pair; score:
-    (v,) 1 for A, ½, 0 for B;
+    a model, and the judge did not learn from it; drawn_from: (n,) whether it measures, or would had
+    a judge not moved it in the queue: what the pairs that measure are a sample of; pair: (v,) the
+    place of each vote's pair; score: (v,) 1 for A, ½, 0 for B;
     person: (v,) ids; simulated: (v,) whether no person gave it. Votes stand in the order they were
     cast.
     """
@@ -410,6 +437,7 @@ class Judged:
     own_b: Floats
     decided: list[str]
     measuring: Bools
+    drawn_from: Bools
     pair: Ints
     score: Floats
     person: Ints
@@ -440,6 +468,7 @@ class Judged:
         return Judged(
             **by_pair,
             measuring=self.measuring[rows],
+            drawn_from=self.drawn_from[rows],
             decided=[one for one, is_in in zip(self.decided, rows, strict=True) if is_in],
             pair=places[self.pair[kept]],
             score=self.score[kept],
@@ -480,6 +509,7 @@ def judged(*, version: JudgeVersion, scope: Scope) -> Judged:
         pk: outcome_for(outcome, winner)
         for pk, outcome, winner in decisions.values_list("comparison_id", "outcome", "winner")
     }
+    chosen = set(PairSelection.objects.filter(project=project).values_list("batch", flat=True))
     return Judged(
         task=np.array(ids, dtype=np.int64),
         prompt=np.array(
@@ -496,6 +526,17 @@ def judged(*, version: JudgeVersion, scope: Scope) -> Judged:
         decided=[decided.get(pk, "") for pk in ids],
         measuring=np.array(
             [row.task.slice in _MEASURING and row.task_id not in learned for row in rows],
+            dtype=bool,
+        ),
+        drawn_from=np.array(
+            [
+                row.task_id not in learned
+                and (
+                    row.task.slice in _MEASURING
+                    or (row.task.slice == Task.Slice.SELECTED and row.task.batch not in chosen)
+                )
+                for row in rows
+            ],
             dtype=bool,
         ),
         pair=np.array([places[vote[0]] for vote in votes], dtype=np.int64),
@@ -587,7 +628,9 @@ def pairs_datasets(version: JudgeVersion) -> QuerySet[Snapshot]:
 
 
 def due_runs() -> QuerySet[JudgeRun]:
-    """Those that have ended and whose verdicts nobody has taken."""
+    """Those that have ended and whose verdicts nobody has taken; also those that had failed, were
+    resumed, and have finished since."""
+    resumed = Q(run__state=Run.State.FINISHED, run__ended_at__gt=F("updated_at"))
     return JudgeRun.objects.filter(
-        taken_at__isnull=True, problem="", run__state__in=Run.ENDED_STATES
+        Q(problem="") | resumed, taken_at__isnull=True, run__state__in=Run.ENDED_STATES
     )

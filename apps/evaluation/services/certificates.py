@@ -23,12 +23,14 @@ from apps.common.models import longest
 from apps.evaluation.models import (
     CertificateUse,
     CertifiedLabel,
+    Judge,
     JudgeRun,
     JudgeVersion,
     LabelCertificate,
 )
 from apps.evaluation.selectors.judges import (
     AUDIT_SALT,
+    BATCH,
     HEAD_TO_HEAD,
     SCORES,
     Judged,
@@ -78,11 +80,13 @@ def certificate_make(
             raise DomainError(f"Over 0, and at most {most}.", code="bad_share", field=field)
     if against not in Against.values:
         raise DomainError(f"One of {', '.join(Against.values)}.", field="against")
+    # Looks are counted in line, those of measurements too, and no version changes meanwhile.
+    Judge.objects.select_for_update(no_key=True).get(pk=version.judge_id)
+    version.refresh_from_db(fields=["changed_at", "changed_because"])
     if version.changed_at is not None:
         raise Conflict(f"This version has changed: {version.changed_because}", code="judge_changed")
     project = version.judge.project
     _scope_check(project, scope)
-    Project.objects.select_for_update(no_key=True).get(pk=project.pk)  # looks are counted in line
     found = judged(version=version, scope=scope)
     temperature = temperature_of(found)
     look = certify_looks(version.judge, scope) + 1
@@ -205,6 +209,13 @@ def labels_ask(
     sure of; None where it has judged them all, and the labels are there."""
     valid_check(certificate)
     _scope_check(certificate.project, scope)
+    certified = Scope.of(certificate.scope)
+    if certified.kind == BATCH and scope != certified:
+        raise Conflict(
+            f"It was certified on pairs of {certified.words}, and says nothing of others.",
+            code="other_scope",
+            field="scope",
+        )
     wanted = {"certificate": certificate.pk}
     asked = pairs_ask(
         version=certificate.version,
@@ -258,16 +269,18 @@ def labels_give(*, certificate: LabelCertificate, scope: Scope) -> int:
     CertifiedLabel.objects.bulk_create(labels, batch_size=2_000, ignore_conflicts=True)
     # They were chosen by a judge that is sure of them: they measure nothing but the certificate.
     audited = {one.task_id: HIGHEST_PRIORITY / 2 for one in labels if one.is_audited}
-    pairs_order(project=certificate.project, priorities=audited, measuring=0, salt="")
+    pairs_order(project=certificate.project, priorities=audited, measuring=0, salt="", again=True)
     return len(labels)
 
 
 def labels_freeze(*, certificate: LabelCertificate, name: str, user: User) -> Snapshot:
-    """A dataset of its labels, without the audited ones, whose votes people give. Weights are of
-    calibrated probabilities, and never above a person's, which is 1."""
+    """A dataset of its labels, without the audited ones, whose votes people give, and without pairs
+    that have been voted on, dropped or held back since. Weights are of calibrated probabilities,
+    and never above a person's, which is 1."""
     valid_check(certificate)
     rows = list(
         certificate.labels.filter(is_audited=False)
+        .filter(task__state=Task.State.OPEN, task__n_votes=0)
         .select_related("task__prompt", "task__response_a", "task__response_b")
         .order_by("task_id")
     )
@@ -342,34 +355,34 @@ def _row(label: CertifiedLabel, best: float) -> dict[str, Any]:
 
 
 def audit_of(certificate: LabelCertificate) -> AuditState:
-    """The audited labels beside what people say of them, in the order in which they said it."""
+    """The audited labels beside what people say of them."""
     return audit(audit_errors(certificate), error=certificate.error, failure=certificate.failure)
 
 
 def audit_errors(certificate: LabelCertificate) -> list[float]:
-    """Of audited labels that people have settled since, in that order: 1 where the label is wrong,
-    ½ where a vote is a tie. As the certificate was made: against decisions, of which one for
-    neither answer contradicts a label, or against the first vote on each pair."""
+    """Of audited labels that people have settled since: 1 where the label is wrong, ½ where a vote
+    is a tie. As the certificate was made: against decisions, of which one for neither answer
+    contradicts a label, or against the first vote on each pair. In the order in which each pair was
+    first voted on, which no later decision, vote or withdrawal moves."""
     labels = dict(certificate.labels.filter(is_audited=True).values_list("task_id", "label"))
-    if certificate.against == Against.DECISION:
-        rows = Decision.objects.filter(comparison__in=list(labels)).order_by("updated_at", "pk")
-        settled = [
-            (task, outcome_for(outcome, winner))
-            for task, outcome, winner in rows.values_list("comparison_id", "outcome", "winner")
-        ]
-        return [float(said != labels[task]) for task, said in settled if said]
     votes = Answer.objects.filter(
-        project=certificate.project_id,
-        task__in=list(labels),
-        is_current=True,
-        slot__kind=Slot.Kind.REGULAR,
+        project=certificate.project_id, task__in=list(labels), slot__kind=Slot.Kind.REGULAR
     ).order_by("pk")
+    first: dict[int, int] = {}
     seen: dict[int, float] = {}
-    for task, choice in votes.values_list("task_id", "choice"):
-        if task not in seen:
+    for number, (task, choice, is_current) in enumerate(
+        votes.values_list("task_id", "choice", "is_current")
+    ):
+        first.setdefault(task, number)
+        if is_current and task not in seen:
             score = SCORES[Choice(choice)]
             seen[task] = 1 - score if labels[task] == "a" else score
-    return list(seen.values())
+    if certificate.against == Against.DECISION:
+        rows = Decision.objects.filter(comparison__in=list(labels))
+        told = rows.values_list("comparison_id", "outcome", "winner")
+        settled = {task: outcome_for(outcome, winner) for task, outcome, winner in told}
+        seen = {task: float(said != labels[task]) for task, said in settled.items() if said}
+    return [seen[task] for task in sorted(seen, key=lambda task: (first.get(task, -1), task))]
 
 
 def audits_look() -> int:
@@ -377,15 +390,21 @@ def audits_look() -> int:
     stopped = 0
     rows = LabelCertificate.objects.filter(threshold__isnull=False, stopped_at__isnull=True)
     for found in rows.select_related("version__judge", "project"):
-        state = audit_of(found)
-        if state.alarm_at is not None:
-            stopped += certificate_stop(
-                certificate=found,
-                because=f"Of {state.alarm_at} audited labels so many are wrong that the error is "
-                f"over {100 * found.error:.0f} %, whenever one looks.",
-                by=None,
-            )
+        try:
+            stopped += _audit_look(found)
+        except Exception:
+            log.exception("the audit of certificate %s", found.pk)  # others are looked at
     return stopped
+
+
+def _audit_look(found: LabelCertificate) -> bool:
+    state = audit_of(found)
+    return state.alarm_at is not None and certificate_stop(
+        certificate=found,
+        because=f"Of {state.alarm_at} audited labels so many are wrong that the error is "
+        f"over {100 * found.error:g} %, whenever one looks.",
+        by=None,
+    )
 
 
 @transaction.atomic

@@ -12,11 +12,11 @@ from django.db.models import Q
 
 from apps.common.errors import DomainError
 from apps.common.models import longest
-from apps.evaluation.models import JudgeRun, LabelCertificate
-from apps.evaluation.selectors.judges import Part, Scope
+from apps.evaluation.models import JudgeRun
+from apps.evaluation.selectors.judges import Part, Scope, certificate_get
 from apps.evaluation.services.certificates import audits_look, labels_give
 from apps.evaluation.services.judge_worth import measurement_make, trial_taken
-from apps.evaluation.services.judges import probes_launch, runs_take
+from apps.evaluation.services.judges import give_up, probes_launch, runs_take
 
 log = logging.getLogger(__name__)
 
@@ -27,11 +27,13 @@ def judges_sweep() -> int:
     waiting = JudgeRun.objects.filter(taken_at__isnull=False, acted=False).exclude(wanted={})
     # A trial also ends by a run of it that failed.
     failed = JudgeRun.objects.filter(~Q(problem=""), acted=False, wanted__has_key="trial")
-    for run_id in list((waiting | failed).values_list("run_id", flat=True)[:50]):
+    due = (waiting | failed).order_by("run__ended_at").values_list("run_id", flat=True)
+    for run_id in list(due[:50]):
         try:
             done += _act(run_id)
-        except Exception:
+        except Exception as error:
             log.exception("after the verdicts of run %s", run_id)  # the next sweep tries again
+            give_up(run_id, since="run__ended_at", error=error)
     return done + probes_launch() + audits_look()
 
 
@@ -70,5 +72,7 @@ def _do(found: JudgeRun) -> None:
     elif "measure" in wanted:
         measurement_make(version=version, scope=scope, share=float(wanted["measure"]), by=found.by)
     elif "certificate" in wanted:
-        certificate = LabelCertificate.objects.get(pk=wanted["certificate"])
+        certificate = certificate_get(
+            project=version.judge.project, certificate_id=wanted["certificate"]
+        )
         labels_give(certificate=certificate, scope=scope)

@@ -195,6 +195,7 @@ def oriented(found: Judged, scope: Scope) -> Judged:
         own_b=np.where(turn, kept.own_a, kept.own_b),
         decided=kept.decided,
         measuring=kept.measuring,
+        drawn_from=kept.drawn_from,
         pair=kept.pair,
         score=np.where(turned, 1 - kept.score, kept.score),
         person=kept.person,
@@ -204,11 +205,13 @@ def oriented(found: Judged, scope: Scope) -> Judged:
 
 def ppi_of(found: Judged, *, scope: Scope, share: float = 1.0, part: str = Part.ALL) -> PpiResult:
     """The estimand by votes alone, by votes and verdicts, by verdicts alone. Votes outside the
-    sample are not looked at; pairs that shaped the prompt take no part at all."""
-    measured = oriented(found.only(found.measuring), scope)
+    sample are not looked at, nor are those on pairs that a judge moved in the queue, which stay
+    among the pairs without votes; pairs that shaped the prompt take no part at all."""
+    measured = oriented(found.only(found.drawn_from), scope)
     if part != Part.ALL:
-        measured = measured.only(measured.part(part) | ~measured.voted)
-    in_sample = measured.sampled(share)
+        counted = measured.voted & measured.measuring
+        measured = measured.only(measured.part(part) | ~counted)
+    in_sample = measured.sampled(share) & measured.measuring
     kept = in_sample[measured.pair]
     return ppi_estimate(
         JudgedVotes(

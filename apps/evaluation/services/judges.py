@@ -7,7 +7,7 @@ the row that says so, so a process that is killed loses nothing and no verdict i
 import hashlib
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
@@ -37,6 +37,7 @@ from apps.evaluation.selectors.judges import (
 )
 from apps.labeling.models import Task
 from apps.monitoring.services.incidents import incident_open
+from apps.snapshots.services.pairs import FILE as PAIRS
 from apps.snapshots.services.pairs import pairs_freeze
 from apps.snapshots.storage import artifact_store
 from apps.training.models import Artifact, Checkpoint, Run
@@ -45,7 +46,7 @@ from apps.training.services.kinds import ANSWERING, REWARDS
 from apps.training.services.launching import LONGEST_NAME
 from measures.judging import preference
 from measures.splits import unit_hash
-from workers.artifacts import ArtifactError
+from workers.artifacts import ArtifactError, StoreUnreachable
 from workers.config import SettingsError, settings_for
 from workers.contract.wire import QUEUE_CPU
 
@@ -60,6 +61,7 @@ _MOST_SAID = 300
 PROBED_PAIRS = 8
 PROBE_EVERY = timedelta(hours=1)
 MOST_MOVED = 0.25  # of the probe's verdicts: a server's rounding moves a few
+TRIED_FOR = timedelta(hours=6)  # an error that is nobody's word
 RULE = "judge_changed"
 # What a run decides for itself, not the version.
 _OF_A_RUN = frozenset({"max_pairs", "attacked"})
@@ -263,13 +265,15 @@ def verdicts_take(*, run_id: str) -> JudgeRun | None:
     """Take a run's verdicts over; None where that was done before or the run still lives. What
     cannot be taken is said on the row."""
     found = (
-        JudgeRun.objects.select_for_update(of=("self",), skip_locked=True)
+        due_runs()
+        .select_for_update(of=("self",), skip_locked=True)
         .select_related("run", "version__judge__project", "version__model__run", "pairs")
-        .filter(run=run_id, taken_at__isnull=True, problem="")
+        .filter(run=run_id)
         .first()
     )
-    if found is None or found.run.is_live:
+    if found is None:
         return None
+    found.problem, found.acted = "", found.purpose == Purpose.PROBE  # anew where it was resumed
     try:
         if found.run.state != Run.State.FINISHED:
             raise Conflict(f"The run is {found.run.get_state_display()}.", code="not_finished")
@@ -296,20 +300,24 @@ def _verdict_rows(found: JudgeRun) -> list[dict[str, Any]]:
         raise Conflict("The run left no verdicts.", code="no_verdicts")
     if row.size_bytes > _LARGEST:
         raise Conflict(f"{FILE} is larger than {_LARGEST // 10**6} MB.", code="no_verdicts")
+    store = artifact_store()
     try:
-        text = artifact_store().read_bytes(row.uri, sha256=row.sha256).decode("utf-8")
+        text = store.read_bytes(row.uri, sha256=row.sha256).decode("utf-8")
         rows = [json.loads(line) for line in text.split("\n") if line.strip()]
         plain = [one for one in rows if not one.get("attack")]
+        asked = {one["pair"] for one in store.lines(f"{found.pairs.uri}/{PAIRS}.jsonl")}
         for number, one in enumerate(plain, start=1):
-            _row_check(number, one)
-    except (ArtifactError, OSError, UnicodeDecodeError, ValueError, AttributeError) as error:
+            _row_check(number, one, asked)
+    except (StoreUnreachable, OSError):
+        raise  # nothing is said about the file: the next sweep tries again
+    except (ArtifactError, ValueError, AttributeError, RecursionError) as error:
         raise Conflict(f"The verdicts cannot be read: {error}.", code="no_verdicts") from None
     return plain
 
 
-def _row_check(number: int, row: Mapping[str, Any]) -> None:
-    if not str(row.get("pair", "")).isdecimal():
-        raise ValueError(f"line {number} names no pair")
+def _row_check(number: int, row: Mapping[str, Any], asked: Collection[str]) -> None:
+    if not isinstance(pair := row.get("pair"), str) or pair not in asked:
+        raise ValueError(f"line {number} names no pair that was asked about")
     for name in ("first", "second"):
         value = row.get(name)
         if value is not None and (
@@ -351,6 +359,8 @@ def _fingerprints(summary: Mapping[str, Any]) -> set[str]:
 def version_changed(*, version: JudgeVersion, because: str, said: str) -> JudgeVersion:
     """Its server answers otherwise: no figure of this version holds, its certificates stop, and
     what answers now is a new version without figures."""
+    # Whoever certifies holds this too: no certificate is made meanwhile.
+    Judge.objects.select_for_update(no_key=True).get(pk=version.judge_id)
     now = timezone.now()
     version.changed_at, version.probe_at = now, None
     version.changed_because = because[: longest(JudgeVersion, "changed_because")]
@@ -434,7 +444,15 @@ def probes_launch(*, limit: int = 20) -> int:
         judge__archived_at__isnull=True,
         judge__project__archived_at__isnull=True,
     )
-    return sum(_probe(pk) for pk in list(due.values_list("pk", flat=True)[:limit]))
+    asked = 0
+    for pk in list(due.order_by("probe_at").values_list("pk", flat=True)[:limit]):
+        try:
+            asked += _probe(pk)
+        except Exception:
+            log.exception("judge version %s: no probe", pk)
+            later = timezone.now() + PROBE_EVERY / 12
+            JudgeVersion.objects.filter(pk=pk).update(probe_at=later)
+    return asked
 
 
 def _probe(version_id: int) -> bool:
@@ -526,12 +544,20 @@ def _side(value: float | None) -> str:
 def runs_take() -> list[JudgeRun]:
     """Those that have ended, each in a transaction of its own."""
     taken = []
-    for run_id in list(due_runs().values_list("run_id", flat=True)[:50]):
+    for run_id in list(due_runs().order_by("run__ended_at").values_list("run_id", flat=True)[:50]):
         try:
             found = verdicts_take(run_id=run_id)
-        except Exception:
+        except Exception as error:
             log.exception("the verdicts of run %s", run_id)  # the next sweep tries again
+            give_up(run_id, since="run__ended_at", error=error)
             continue
         if found is not None and found.taken_at is not None:
             taken.append(found)
     return taken
+
+
+def give_up(run_id: str, *, since: str, error: Exception) -> None:
+    """What has failed for hours is said on the row, so that it is not tried for ever."""
+    late = JudgeRun.objects.filter(pk=run_id, **{f"{since}__lt": timezone.now() - TRIED_FOR})
+    problem = f"An error of Concord's own ({type(error).__name__}); it is logged."
+    late.update(problem=problem, acted=True, updated_at=timezone.now())

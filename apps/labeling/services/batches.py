@@ -161,21 +161,27 @@ def _lock(project: Project) -> None:
 
 @transaction.atomic
 def pairs_order(
-    *, project: Project, priorities: Mapping[int, float], measuring: float, salt: str
+    *,
+    project: Project,
+    priorities: Mapping[int, float],
+    measuring: float,
+    salt: str,
+    again: bool = False,
 ) -> tuple[int, int]:
     """Put open pairs without a vote ahead of others by a model's word: (moved, left to measure).
 
     priorities: of each pair, at least 0. A share `measuring` of them, drawn by the hash of their id
     and the salt, becomes the slice that measures and keeps its place; the others are of the slice
     `selected`, which trains and measures nothing. Pairs that have a vote, a slice or a leased place
-    by now are left as they are.
+    by now are left as they are; `again`: but those that a model's word has moved already.
     """
     places = Slot.objects.select_for_update(no_key=True).filter(task__in=list(priorities))
     list(places.order_by("pk").values_list("pk"))
     leased = Slot.objects.filter(task=OuterRef("pk"), state=Slot.State.LEASED)
+    slices = ["", Comparison.Slice.SELECTED] if again else [""]
     rows = (
         Comparison.objects.select_for_update(no_key=True, of=("self",))
-        .filter(project=project, pk__in=list(priorities), slice="", n_votes=0)
+        .filter(project=project, pk__in=list(priorities), slice__in=slices, n_votes=0)
         .filter(~Exists(leased), state=Comparison.State.OPEN, gold="")
         .order_by("pk")
     )

@@ -34,7 +34,7 @@ def import_job_undo(*, job: ImportJob, by: User) -> bool:
 
     Errors: `Conflict` with code `import_not_done`, `import_voted` once somebody has voted on one of
     its comparisons, or `import_used` once something else refers to one: a frozen dataset, a ruling,
-    a qualification; a large import says so on its row. A pair in somebody's hands goes with it;
+    a qualification, a judge's verdict; a large import says so on its row. A pair in somebody's hands goes with it;
     their answer counts nowhere.
     """
     if job.makes != ImportJob.Makes.COMPARISONS:
@@ -135,8 +135,9 @@ def _batch_delete(
                 cursor.execute("set constraints all immediate")
         except IntegrityError:
             raise Conflict(
-                "Its comparisons are in use: in a frozen dataset, a ruling or a qualification. It "
-                "can no longer be undone; comparisons can be dropped one by one.",
+                "Its comparisons are in use: in a frozen dataset, a ruling, a qualification or a "
+                "judge's verdicts. It can no longer be undone; comparisons can be dropped one by "
+                "one.",
                 code="import_used",
             ) from None
     return gone
