@@ -1,26 +1,40 @@
 """Judges, certificates and labels against what happens to pairs, runs and models meanwhile."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from django.test import Client
+from django.urls import reverse
 from pytest_django.fixtures import Settings
 
 from apps.accounts.models import Project, User
 from apps.common.errors import Conflict
-from apps.evaluation.models import JudgeMeasurement, LabelCertificate
-from apps.evaluation.selectors.judges import Scope, judged
+from apps.evaluation.models import CertificateUse, JudgeMeasurement, LabelCertificate
+from apps.evaluation.selectors.judges import Part, Scope, judged
+from apps.evaluation.services import certificates
+from apps.evaluation.services import judges as services
 from apps.evaluation.services.certificates import (
     audit_errors,
+    certifiable,
     certificate_make,
+    certificate_stop,
     labels_ask,
     labels_freeze,
 )
-from apps.evaluation.services.judge_worth import judge_measure, pairs_presort, ppi_of
+from apps.evaluation.services.judge_worth import (
+    judge_measure,
+    judge_tune,
+    pairs_presort,
+    ppi_of,
+)
 from apps.labeling.models import Decision, Task
 from apps.labeling.services.undoing import batch_take_back
+from apps.snapshots.models import Snapshot
 from apps.snapshots.storage import artifact_store
-from apps.training.models import Run
+from apps.training.models import Artifact, Run
 from apps.training.services.housekeeping import run_delete
 from tests.evaluation.judged import answered, judge_of, right, voted
 from tests.evaluation.test_certificates import certified, votes_cast, world
@@ -159,8 +173,6 @@ def test_what_a_judge_stands_on_is_not_deleted_and_the_words_say_why(
         with pytest.raises(Conflict, match="the judge Judy"):
             run_delete(run=run, typed=run.name, user=ada)
         assert Run.objects.filter(pk=run.pk).exists()
-    Task.objects.all()[0]  # the votes keep a batch as well
-    Task.objects.filter(pk__in=Task.objects.order_by("-pk")[:1].values("pk")).update(batch="free")
     voted(project, 0, unvoted=1, start=700)
     Task.objects.filter(n_votes=0).update(batch="new")
     answered(judge_measure(version=version, scope=ALL, user=emil, share=1.0), right())
@@ -168,3 +180,106 @@ def test_what_a_judge_stands_on_is_not_deleted_and_the_words_say_why(
         batch_take_back(project=project, batch="new")
     assert Task.objects.filter(batch="new").count() == 1
     assert JudgeMeasurement.objects.count() == 2
+
+
+def test_pairs_on_which_people_disagree_are_not_left_out_of_what_is_certified(
+    project: Project, emil: User
+) -> None:
+    """They are those on which a judge errs: without them every judge is certified."""
+    version = world(project, emil, n=40, unvoted=0)
+    before = certifiable(judged(version=version, scope=ALL), against="decision")
+    task = int(judged(version=version, scope=ALL).task[before.place[0]])
+    Decision.objects.filter(comparison=task).update(outcome="needs_votes", winner="")
+    after = certifiable(judged(version=version, scope=ALL), against="decision")
+    assert after.place.tolist() == before.place.tolist()
+    assert (before.wrong[0], after.wrong[0]) == (False, True)
+    Task.objects.filter(pk=task).update(n_votes=1)  # too few votes: chance who came first
+    assert len(certifiable(judged(version=version, scope=ALL), against="decision").place) == (
+        len(before.place) - 1
+    )
+
+
+def test_of_few_prompts_other_prompts_are_labelled_by_nobody(project: Project, emil: User) -> None:
+    voted(project, 260, votes=3, noise=0.05, unvoted=60, prompts=10)
+    version = judge_of(project, emil)
+    answered(judge_measure(version=version, scope=ALL, user=emil, share=1.0), right(6.0))
+    found = certified(version, emil)
+    assert found.is_valid
+    voted(project, 0, unvoted=40, start=5000)  # forty other prompts
+    asked = labels_ask(certificate=found, scope=ALL, user=emil)
+    answered(asked, right(6.0))
+    labelled = set(found.labels.values_list("task__prompt", flat=True))
+    assert labelled
+    assert labelled <= set(found.figures["prompts"])
+    assert len(found.figures["prompts"]) == 10
+
+
+def test_pairs_shown_while_few_prompts_were_asked_about_certify_nothing_later(
+    project: Project, emil: User
+) -> None:
+    voted(project, 60, votes=3, noise=0.05, prompts=30)
+    version = judge_of(project, emil)
+    answered(judge_measure(version=version, scope=ALL, user=emil, share=1.0), right(6.0))
+    few = judged(version=version, scope=ALL)
+    shown = set(few.task[few.part(Part.TUNE, Part.CHOOSE)].tolist())
+    voted(project, 60, votes=3, noise=0.05, start=1000)
+    answered(judge_measure(version=version, scope=ALL, user=emil, share=1.0), right(6.0))
+    many = judged(version=version, scope=ALL)
+    kept = set(many.task[many.part(Part.CERTIFY)].tolist())
+    assert kept
+    assert kept.isdisjoint(shown)
+
+
+def test_a_dataset_of_labels_that_stopped_while_it_was_written_is_none(
+    project: Project, emil: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = world(project, emil)
+    found = certified(version, emil)
+    labels_ask(certificate=found, scope=ALL, user=emil)
+    real = certificates.person_right
+
+    def slow(certificate: LabelCertificate) -> float:
+        certificate_stop(certificate=certificate, because="People disagree.", by=emil)
+        return real(certificate)
+
+    monkeypatch.setattr(certificates, "person_right", slow)
+    with pytest.raises(Conflict) as refused:
+        labels_freeze(certificate=found, name="late", user=emil)
+    assert refused.value.code == "certificate_stopped"
+    assert not Snapshot.objects.filter(name="late", state="frozen").exists()
+    assert not CertificateUse.objects.exists()
+
+
+def test_a_trial_that_cannot_be_launched_whole_launches_nothing(
+    project: Project, emil: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = world(project, emil, n=120, unvoted=0)
+    real, calls = services.run_launch, []
+
+    def limited(**about: Any) -> Run:
+        calls.append(1)
+        if len(calls) == 2:
+            raise Conflict("Too many runs wait.", code="too_many")
+        return real(**about)
+
+    monkeypatch.setattr(services, "run_launch", limited)
+    prompts = [{"prompt": version.config["prompt"] + word} for word in (" One.", " Two.")]
+    runs = Run.objects.count()
+    with pytest.raises(Conflict, match="Too many"):
+        judge_tune(version=version, prompts=prompts, scope=ALL, share=1.0, user=emil)
+    assert (Run.objects.count(), version.judge.versions.count()) == (runs, 1)
+
+
+def test_who_may_vote_downloads_no_verdicts(
+    project: Project, emil: User, ada: User, signed_in: Callable[[User], Client]
+) -> None:
+    voted(project, 5)
+    asked = judge_measure(version=judge_of(project, emil), scope=ALL, user=emil, share=1.0)
+    answered(asked, right())
+    file = Artifact.objects.get(name="verdicts.jsonl")
+    path = reverse("training:run_artifact", args=[project.slug, file.run_id, file.pk])
+    downloaded = signed_in(emil).get(path)  # an engineer votes on nothing
+    assert len(downloaded.getvalue().splitlines()) == 5
+    answer = signed_in(ada).get(path)
+    assert answer.status_code == 403
+    assert b"asked to vote on" in answer.content

@@ -53,6 +53,7 @@ SCORES = {Choice.A: 1.0, Choice.B: 0.0, Choice.TIE: 0.5, Choice.BOTH_BAD: 0.5}
 SAMPLE_SALT, PART_SALT, AUDIT_SALT = "judge sample", "judge part", "judge audit"
 # Of the prompts of the human sample.
 PARTS = ((Part.TUNE, 0.3), (Part.CHOOSE, 0.3), (Part.CERTIFY, 0.4))
+DISPUTED = "disputed"  # people voted, and it is undecided
 _CONTROLS = (Task.Stratum.GOLD, Task.Stratum.PRACTICE)
 _MEASURING = ("", Task.Slice.MEASURING)
 MOST_ANCESTORS = 30
@@ -417,13 +418,14 @@ class Judged:
     task: (n,) ids; prompt: (n,) ids of the units that are drawn and hang together, prompts unless
     `pairs_are_units`; first, second: (n,) NaN where unreadable; preference: (n,) for A;
     length_a, length_b: (n,) characters; own_a, own_b: (n,) of the judge's family, NaN unknown;
-    decided: (n,) a or b as people decided, neither where their votes are for neither, empty while
-    votes are missing; measuring: (n,) whether its votes may measure anything: it was not chosen by
-    a model, and the judge did not learn from it; drawn_from: (n,) whether it measures, or would had
-    a judge not moved it in the queue: what the pairs that measure are a sample of; pair: (v,) the
-    place of each vote's pair; score: (v,) 1 for A, ½, 0 for B;
-    person: (v,) ids; simulated: (v,) whether no person gave it. Votes stand in the order they were
-    cast.
+    decided: (n,) a or b as people decided, neither where their votes are for neither, disputed
+    where their votes decide nothing yet, empty while votes are missing; measuring: (n,) whether its
+    votes may measure anything: it was not chosen by a model, and the judge did not learn from it;
+    drawn_from: (n,) whether it measures, or would had a judge not moved it in the queue: what the
+    pairs that measure are a sample of; spoiled: (n,) whether it was for tuning or choosing while
+    the units were others; pair: (v,) the place of each vote's pair; score: (v,) 1 for A, ½, 0 for
+    B; person: (v,) ids; simulated: (v,) whether no person gave it. Votes stand in the order they
+    were cast.
     """
 
     task: Ints
@@ -438,6 +440,7 @@ class Judged:
     decided: list[str]
     measuring: Bools
     drawn_from: Bools
+    spoiled: Bools
     pair: Ints
     score: Floats
     person: Ints
@@ -451,7 +454,8 @@ class Judged:
         known = {
             key: Part.ALL in parts or part_of(key) in parts for key in set(self.prompt.tolist())
         }
-        return np.array([known[key] for key in self.prompt.tolist()], dtype=bool)
+        rows = np.array([known[key] for key in self.prompt.tolist()], dtype=bool)
+        return rows & ~self.spoiled if tuple(parts) == (Part.CERTIFY,) else rows
 
     def sampled(self, share: float) -> Bools:
         """(n,) whether a pair is in the human sample of this share of the prompts."""
@@ -469,6 +473,7 @@ class Judged:
             **by_pair,
             measuring=self.measuring[rows],
             drawn_from=self.drawn_from[rows],
+            spoiled=self.spoiled[rows],
             decided=[one for one, is_in in zip(self.decided, rows, strict=True) if is_in],
             pair=places[self.pair[kept]],
             score=self.score[kept],
@@ -484,59 +489,64 @@ class Judged:
         return found
 
 
+_SOURCE = ("origin", "origin_ref", "metadata")  # of which `Response.model_name` is made
+_READ = (
+    *("task_id", "task__prompt_id", "task__slice", "task__batch"),
+    *("first", "second", "preference"),
+    *("task__response_a__messages", "task__response_b__messages"),
+    *(f"task__response_{side}__{name}" for side in "ab" for name in _SOURCE),
+)
+
+
 def judged(*, version: JudgeVersion, scope: Scope) -> Judged:
     """The version's verdicts on the pairs of a scope, with people's current votes on them."""
     project = version.judge.project
     tasks = tasks_in(project=project, scope=scope)
     by_pair = pairs_are_units(project=project, scope=scope)
     learned = pairs_learned(version.model)
-    rows = list(
-        JudgeVerdict.objects.filter(version=version, task__in=tasks)
-        .select_related("task__prompt", "task__response_a", "task__response_b")
-        .order_by("task_id")
-    )
-    ids = [row.task_id for row in rows]
+    rows = JudgeVerdict.objects.filter(version=version, task__in=tasks).order_by("task_id")
+    # As columns: thousands of rows with their answers are no objects here.
+    found = list(zip(*rows.values_list(*_READ), strict=True)) or [()] * len(_READ)
+    ids, prompts, slices, batches, firsts, seconds, preferences, texts_a, texts_b = found[:9]
+    names_a, names_b = _model_names(*found[9:12]), _model_names(*found[12:15])
     places = {pk: place for place, pk in enumerate(ids)}
-    sides = [(row.task.response_a, row.task.response_b) for row in rows]
-    names = [(one.model_name if one else "", two.model_name if two else "") for one, two in sides]
-    models = {name for pair in names for name in pair if name} | {version.model_id}
+    measures = [of in _MEASURING and pk not in learned for pk, of in zip(ids, slices, strict=True)]
+    models = {name for name in [*names_a, *names_b] if name} | {version.model_id}
     roots = roots_of(models, project=project)
     family = family_of(version, roots)
     votes = _votes(project, tasks, version)
     votes = [vote for vote in votes if vote[0] in places]
     decisions = Decision.objects.filter(comparison__in=tasks.values("pk"))
+    columns = ("comparison_id", "outcome", "winner", "task_votes", "rule__least_votes")
     decided = {
-        pk: outcome_for(outcome, winner)
-        for pk, outcome, winner in decisions.values_list("comparison_id", "outcome", "winner")
+        pk: outcome_for(outcome, winner) or (DISPUTED if least and n >= least else "")
+        for pk, outcome, winner, n, least in decisions.annotate(
+            task_votes=F("comparison__n_votes")
+        ).values_list(*columns)
     }
+    before = _parts_before(version, by_pair=by_pair)
     chosen = set(PairSelection.objects.filter(project=project).values_list("batch", flat=True))
     return Judged(
         task=np.array(ids, dtype=np.int64),
-        prompt=np.array(
-            [row.task_id if by_pair else row.task.prompt_id for row in rows],
-            dtype=np.int64,
-        ),
-        first=_floats(row.first for row in rows),
-        second=_floats(row.second for row in rows),
-        preference=_floats(row.preference for row in rows),
-        length_a=_lengths([one.messages if one else [] for one, _ in sides]),
-        length_b=_lengths([two.messages if two else [] for _, two in sides]),
-        own_a=_floats(family.holds(one, roots) for one, _ in names),
-        own_b=_floats(family.holds(two, roots) for _, two in names),
+        prompt=np.array(ids if by_pair else prompts, dtype=np.int64),
+        first=_floats(firsts),
+        second=_floats(seconds),
+        preference=_floats(preferences),
+        length_a=_lengths([one or [] for one in texts_a]),
+        length_b=_lengths([two or [] for two in texts_b]),
+        own_a=_floats(family.holds(one, roots) for one in names_a),
+        own_b=_floats(family.holds(one, roots) for one in names_b),
         decided=[decided.get(pk, "") for pk in ids],
-        measuring=np.array(
-            [row.task.slice in _MEASURING and row.task_id not in learned for row in rows],
-            dtype=bool,
-        ),
+        measuring=np.array(measures, dtype=bool),
         drawn_from=np.array(
             [
-                row.task_id not in learned
-                and (
-                    row.task.slice in _MEASURING
-                    or (row.task.slice == Task.Slice.SELECTED and row.task.batch not in chosen)
-                )
-                for row in rows
+                fair or (of == Task.Slice.SELECTED and batch not in chosen and pk not in learned)
+                for fair, of, batch, pk in zip(measures, slices, batches, ids, strict=True)
             ],
+            dtype=bool,
+        ),
+        spoiled=np.array(
+            [before and part_of(unit) != Part.CERTIFY for unit in (prompts if by_pair else ids)],
             dtype=bool,
         ),
         pair=np.array([places[vote[0]] for vote in votes], dtype=np.int64),
@@ -544,6 +554,15 @@ def judged(*, version: JudgeVersion, scope: Scope) -> Judged:
         person=np.array([vote[1] for vote in votes], dtype=np.int64),
         simulated=np.array([vote[3] == Answer.Source.SIMULATED for vote in votes], dtype=bool),
     )
+
+
+def _parts_before(version: JudgeVersion, *, by_pair: bool) -> bool:
+    """Whether the judge was measured by other units: few prompts were asked about, and are many
+    now, or are many in all and few in a batch. Then other pairs were shown for tuning."""
+    rows = JudgeMeasurement.objects.filter(
+        version__judge=version.judge_id, figures__by_pair=not by_pair
+    )
+    return rows.exclude(scope__kind=HEAD_TO_HEAD).exists()
 
 
 def outcome_for(outcome: str, winner: str) -> str:
@@ -566,6 +585,14 @@ def _votes(
         task__verdicts_of_judges__version=version,
     )
     return list(rows.order_by("pk").values_list("task_id", "annotator_id", "choice", "source"))
+
+
+def _model_names(*columns: Sequence[Any]) -> list[str]:
+    """`Response.model_name` of each; empty where there is no answer."""
+    return [
+        Response(**dict(zip(_SOURCE, one, strict=True))).model_name if one[0] else ""
+        for one in zip(*columns, strict=True)
+    ]
 
 
 def _said_in(response: Response | None) -> str:

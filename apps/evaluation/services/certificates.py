@@ -39,6 +39,7 @@ from apps.evaluation.selectors.judges import (
     certify_looks,
     judged,
     outcome_for,
+    pairs_are_units,
     scope_check,
     tasks_in,
 )
@@ -120,6 +121,7 @@ def certificate_make(
         | {
             "simulated": int(found.only(found.part(Part.CERTIFY)).simulated.sum()),
             "person_right": person_right_in(found),
+            "prompts": _few_prompts(found, scope, project),
         },
         sha256=digest,
         created_by=user,
@@ -132,6 +134,15 @@ def certificate_make(
         details={"name": version.judge.name, "certificate": made.pk, "look": look},
     )
     return made
+
+
+def _few_prompts(found: Judged, scope: Scope, project: Project) -> list[int] | None:
+    """Prompts of pairs that were units of their own: the only ones of which anything was certified.
+    None where prompts were the units."""
+    if not pairs_are_units(project=project, scope=scope):
+        return None
+    rows = Task.objects.filter(pk__in=found.task.tolist()).order_by("prompt_id")
+    return list(rows.values_list("prompt_id", flat=True).distinct())
 
 
 def _scope_check(project: Project, scope: Scope) -> None:
@@ -155,8 +166,9 @@ class Certifiable:
 
 def certifiable(found: Judged, *, against: str) -> Certifiable:
     """Pairs of the part kept apart that may measure and have votes, one of each prompt, drawn by
-    hash. Against decisions a pair that people decided for neither answer counts as a wrong label;
-    against votes one vote of each pair is drawn by hash, and a tie counts as wrong."""
+    hash. Against decisions a pair that people decided for neither answer counts as a wrong label,
+    and so does one that its votes leave undecided: it is no chance on which pairs people disagree.
+    Against votes one vote of each pair is drawn by hash, and a tie counts as wrong."""
     usable = found.part(Part.CERTIFY) & found.voted & found.measuring
     if against == Against.DECISION:
         usable &= np.array([bool(one) for one in found.decided], dtype=bool)
@@ -250,11 +262,11 @@ def labels_give(*, certificate: LabelCertificate, scope: Scope) -> int:
     found = judged(version=certificate.version, scope=scope)
     sure = confidence(found.first, found.second, certificate.temperature)
     known = set(certificate.labels.values_list("task_id", flat=True))
-    open_ones = set(
-        tasks_in(project=certificate.project, scope=scope)
-        .filter(state=Task.State.OPEN)
-        .values_list("pk", flat=True)
-    )
+    rows = tasks_in(project=certificate.project, scope=scope).filter(state=Task.State.OPEN)
+    prompts = certificate.figures.get("prompts")
+    if prompts is not None:
+        rows = rows.filter(prompt__in=prompts)
+    open_ones = set(rows.values_list("pk", flat=True))
     labels = [
         CertifiedLabel(
             certificate=certificate,
@@ -288,7 +300,13 @@ def labels_freeze(*, certificate: LabelCertificate, name: str, user: User) -> Sn
         raise Conflict("There are no labels under this certificate yet.", code="no_labels")
     best = person_right(certificate)
     version = certificate.version
-    made = ai_feedback_freeze(
+
+    def used(made: Snapshot) -> None:
+        now = LabelCertificate.objects.select_for_update(of=("self",)).get(pk=certificate.pk)
+        valid_check(now)  # it may have stopped while files were written
+        CertificateUse.objects.create(snapshot=made, certificate=now, n_labels=len(rows))
+
+    return ai_feedback_freeze(
         project=certificate.project,
         name=name,
         rows=[_row(one, best) for one in rows],
@@ -304,9 +322,8 @@ def labels_freeze(*, certificate: LabelCertificate, name: str, user: User) -> Sn
         },
         user=user,
         labelled_by=f"ai:{version}",
+        finish=used,
     )
-    CertificateUse.objects.create(snapshot=made, certificate=certificate, n_labels=len(rows))
-    return made
 
 
 def asked_in(certificate: LabelCertificate) -> list[str]:

@@ -196,6 +196,7 @@ def oriented(found: Judged, scope: Scope) -> Judged:
         decided=kept.decided,
         measuring=kept.measuring,
         drawn_from=kept.drawn_from,
+        spoiled=kept.spoiled,
         pair=kept.pair,
         score=np.where(turned, 1 - kept.score, kept.score),
         person=kept.person,
@@ -314,18 +315,18 @@ def judge_tune(
             made.append(tried)
         if len({one.pk for one in made}) < len(made):
             raise DomainError("Two of the prompts are the same.", field="prompts")
-    wanted = {"trial": key, "versions": [one.pk for one in made], "share": share}
-    for tried in made:
-        asked = pairs_ask(
-            version=tried,
-            scope=scope,
-            purpose=Purpose.TUNE,
-            wanted=wanted,
-            user=user,
-            only=ids,
-        )
-        if asked is None:  # it was asked about these before
-            _trial_measure(tried, scope, share, user)
+        wanted = {"trial": key, "versions": [one.pk for one in made], "share": share}
+        for tried in made:
+            asked = pairs_ask(
+                version=tried,
+                scope=scope,
+                purpose=Purpose.TUNE,
+                wanted=wanted,
+                user=user,
+                only=ids,
+            )
+            if asked is None:  # it was asked about these before
+                _trial_measure(tried, scope, share, user)
     trial_follow(wanted=wanted, scope=scope, by=user)
     audit_record(
         action="judge.tuned",
@@ -367,7 +368,9 @@ def trial_follow(
     if runs.filter(taken_at__isnull=True, problem="").exists():
         return None
     chosen = best_of_trial(versions, scope)
-    if chosen is None or chosen.measurements.filter(part=Part.CERTIFY).exists():
+    if chosen is None:
+        return None
+    if chosen.measurements.filter(part=Part.CERTIFY, scope=scope.to_json()).exists():
         return None
     if JudgeRun.objects.filter(wanted__certify=key).exists():
         return None

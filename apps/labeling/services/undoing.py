@@ -34,8 +34,8 @@ def import_job_undo(*, job: ImportJob, by: User) -> bool:
 
     Errors: `Conflict` with code `import_not_done`, `import_voted` once somebody has voted on one of
     its comparisons, or `import_used` once something else refers to one: a frozen dataset, a ruling,
-    a qualification, a judge's verdict; a large import says so on its row. A pair in somebody's hands goes with it;
-    their answer counts nowhere.
+    a qualification, a judge's verdict; a large import says so on its row. A pair in somebody's
+    hands goes with it; their answer counts nowhere.
     """
     if job.makes != ImportJob.Makes.COMPARISONS:
         raise Conflict("A dataset is immutable, so its import stays.", code="import_not_undone")

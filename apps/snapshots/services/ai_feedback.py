@@ -4,8 +4,9 @@ No person compared them. Every row says who labelled it, they weigh at most what
 and they are for training: the one split that is held out of them is there to stop by.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from apps.accounts.models import Project, User
@@ -34,6 +35,7 @@ def ai_feedback_freeze(
     about: Mapping[str, Any],
     user: User | None,
     labelled_by: str,
+    finish: Callable[[Snapshot], None] | None = None,
 ) -> Snapshot:
     """Freeze pairs that a model labelled. All rows or none: `DomainError` names row and field.
 
@@ -41,7 +43,8 @@ def ai_feedback_freeze(
     over 0.5, at most 1), `weight` (over 0; at most 1, which a person's row weighs), `group`, and
     perhaps `principle` (its name), `comparison` (number) and `sources` (which model each answer is
     from, the chosen one's first). labelled_by: "ai:" and who labelled them, written into every row.
-    about: what else the recipe, the card and the counts say, such as ids of runs.
+    about: what else the recipe, the card and the counts say, such as ids of runs. finish: called in
+    the transaction that freezes it.
 
     Rows of a share of the groups become the split `dev`, by the hash that holds out people's rows.
     Training rows whose prompts other datasets of the project hold out, or nearly, are left out and
@@ -82,5 +85,6 @@ def ai_feedback_freeze(
         replace(placed, warnings=(warning, *placed.warnings)),
         parsed.dropped,
         about=said,
+        finish=None if finish is None else partial(finish, snapshot),
     )
     return snapshot

@@ -9,9 +9,10 @@ from django.utils.http import content_disposition_header
 from django.views.decorators.http import require_safe
 
 from apps.accounts.permissions import STAFF, project_page
-from apps.common.errors import Conflict, Missing, Unavailable
+from apps.common.errors import Conflict, Missing, Refused, Unavailable
 from apps.common.http import Request
 from apps.common.spreadsheet import csv_lines, safe_cell
+from apps.labeling.services import LABELERS
 from apps.snapshots.storage import artifact_open
 from apps.training import selectors
 from apps.training.models import Artifact, Run
@@ -155,6 +156,12 @@ def run_artifact(request: Request, run_id: str, artifact_id: int) -> StreamingHt
     row = Artifact.objects.filter(run=run, pk=artifact_id).first()
     if row is None:
         raise Missing("The run has no such file.", field="artifact")
+    if run.kind == Run.Kind.JUDGE and request.role in LABELERS:
+        raise Refused(
+            "It holds verdicts on pairs that you may be asked to vote on. Those on pairs that are "
+            "no longer open are read by the API.",
+            code="verdicts_hidden",
+        )
     try:
         source = artifact_open(row.uri, sha256=row.sha256)
     except StoreUnreachable as error:
