@@ -18,6 +18,7 @@ from apps.evaluation.selectors.judges import (
     Part,
     Scope,
     is_calibrated,
+    is_shaped,
     measurement_of,
     part_of,
     trials_of,
@@ -459,3 +460,13 @@ def test_a_few_prompts_asked_again_and_again_are_measured_by_pairs(
     assert found.figures["by_pair"]
     assert 20 < found.n_pairs < 60
     assert found.figures["ppi"]["ppi"]["value"] is not None
+
+
+def test_another_judges_figures_may_have_shaped_a_prompt_and_no_reward_model(
+    project: Project, emil: User
+) -> None:
+    voted(project, 120)
+    measured(judge_of(project, emil), emil, right(), share=1.0)
+    second = judge_of(project, emil, name="Second", rubric="Be brief.")
+    reward = judge_of(project, emil, name="Third", kind="reward")
+    assert (is_shaped(second), is_shaped(reward)) == (True, False)

@@ -195,17 +195,22 @@ def runs_of(version: JudgeVersion) -> QuerySet[JudgeRun]:
 def is_shaped(version: JudgeVersion) -> bool:
     """Whether figures of people had been seen when its prompt or its model was chosen, so that only
     pairs that were kept apart can say what it is worth. Figures of the same prompt and model, as of
-    a version before its server changed, have shaped nothing."""
-    earlier = JudgeMeasurement.objects.filter(
-        version__judge=version.judge_id, at__lt=version.created_at
-    ).exclude(version__config=version.config, version__model=version.model_id)
+    a version before its server changed, have shaped nothing; figures of another judge that is asked
+    in words may have shaped a prompt, and a reward model has none."""
+    earlier = JudgeMeasurement.objects.filter(at__lt=version.created_at).exclude(
+        version__config=version.config, version__model=version.model_id
+    )
+    own = Q(version__judge=version.judge_id)
+    if not version.reads_answers_alone:
+        prompted = ~Q(version__model__run__kind__in=Run.REWARD_KINDS)
+        own |= Q(version__judge__project=version.judge.project_id) & prompted
     tuned = JudgeRun.objects.filter(
         version__judge=version.judge_id,
         version__config=version.config,
         version__model=version.model_id,
         purpose=JudgeRun.Purpose.TUNE,
     )
-    return earlier.exists() or tuned.exists()
+    return earlier.filter(own).exists() or tuned.exists()
 
 
 def measurement_of(
