@@ -102,7 +102,10 @@ def fit_temperature(margins: ArrayLike, labels: ArrayLike) -> Quantity:
     steepest = _STEEPEST / float(np.abs(delta).max())
     if slope(steepest) <= 0:
         return Quantity(None, reason("margins_separate"))
-    return Quantity(1 / float(brentq(slope, 0.0, steepest, xtol=1e-14, rtol=1e-12)))
+    flattest = float(brentq(slope, 0.0, steepest, xtol=1e-14, rtol=1e-12))
+    if flattest <= 0:  # downhill by no more than rounding
+        return Quantity(None, reason("margins_opposed"))
+    return Quantity(1 / flattest)
 
 
 def _reliability(p: Floats, y: Floats, bins: int) -> tuple[Bin, ...]:

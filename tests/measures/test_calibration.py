@@ -246,3 +246,7 @@ def test_crowds_like_coins_and_pairs_without_votes_have_no_ceiling_and_say_why()
     nothing = decided_ceiling([0], [0], agreement=0.7)
     assert nothing.n_pairs == 0
     assert nothing.undefined == "no_decided_pair"
+
+
+def test_margins_that_point_right_by_rounding_alone_have_no_temperature() -> None:
+    assert fit_temperature([2.0000000000000004, 2.0], [1.0, 0.0]).value is None

@@ -389,10 +389,18 @@ def family_of(version: JudgeVersion, roots: Mapping[str, str]) -> Family:
 
 # --- verdicts and votes ---
 
+_HASHES = ("prompt__text_hash", "response_a__text_hash", "response_b__text_hash")
 
-def part_of(unit: int) -> str:
+
+def pair_key(prompt: str, a: str, b: str) -> str:
+    """What a pair is drawn by where pairs are units, from the hashes of its texts: another database
+    with the same texts has the same sample."""
+    return f"{prompt} {a} {b}"
+
+
+def part_of(key: str) -> str:
     """Of the human sample, to which each unit belongs by its hash."""
-    place = unit_hash(str(unit), PART_SALT)
+    place = unit_hash(key, PART_SALT)
     for name, share in PARTS:
         if place < share:
             return name
@@ -404,24 +412,26 @@ def sampled_tasks(
     *, project: Project, scope: Scope, share: float, parts: Collection[str]
 ) -> list[int]:
     """Pairs of the human sample that belong to these parts and have votes."""
-    unit = "pk" if pairs_are_units(project=project, scope=scope) else "prompt_id"
+    by_pair = pairs_are_units(project=project, scope=scope)
     voted = Answer.objects.filter(
         is_current=True, slot__kind=Slot.Kind.REGULAR, task=OuterRef("pk")
     )
     rows = tasks_in(project=project, scope=scope).filter(Exists(voted), slice__in=_MEASURING)
-    return [
-        task
-        for task, key in rows.order_by("pk").values_list("pk", unit)
-        if unit_hash(str(key), SAMPLE_SALT) < share and part_of(key) in parts
-    ]
+    found = []
+    for task, *texts in rows.order_by("pk").values_list("pk", *_HASHES):
+        key = pair_key(*texts) if by_pair else texts[0]
+        if unit_hash(key, SAMPLE_SALT) < share and part_of(key) in parts:
+            found.append(task)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
     """Pairs with a verdict, in order: n of them; and their votes: v of them.
 
-    task: (n,) ids; prompt: (n,) ids of the units that are drawn and hang together, prompts unless
-    `pairs_are_units`; first, second: (n,) NaN where unreadable; preference: (n,) for A;
+    task: (n,) ids; prompt: (n,) ids of the units that hang together, prompts unless
+    `pairs_are_units`; key: (n,) what each unit is drawn by; first, second: (n,) NaN where
+    unreadable; preference: (n,) for A;
     length_a, length_b: (n,) characters; own_a, own_b: (n,) of the judge's family, NaN unknown;
     decided: (n,) a or b as people decided, neither where their votes are for neither, disputed
     where their votes decide nothing yet, empty while votes are missing; measuring: (n,) whether its
@@ -435,6 +445,7 @@ class Judged:
 
     task: Ints
     prompt: Ints
+    key: list[str]
     first: Floats
     second: Floats
     preference: Floats
@@ -456,16 +467,14 @@ class Judged:
 
     def part(self, *parts: str) -> Bools:
         """(n,) whether a pair belongs to one of these parts of the sample."""
-        known = {
-            key: Part.ALL in parts or part_of(key) in parts for key in set(self.prompt.tolist())
-        }
-        rows = np.array([known[key] for key in self.prompt.tolist()], dtype=bool)
+        known = {key: Part.ALL in parts or part_of(key) in parts for key in set(self.key)}
+        rows = np.array([known[key] for key in self.key], dtype=bool)
         return rows & ~self.spoiled if tuple(parts) == (Part.CERTIFY,) else rows
 
     def sampled(self, share: float) -> Bools:
         """(n,) whether a pair is in the human sample of this share of the prompts."""
-        known = {key: unit_hash(str(key), SAMPLE_SALT) < share for key in set(self.prompt.tolist())}
-        return np.array([known[key] for key in self.prompt.tolist()], dtype=bool)
+        known = {key: unit_hash(key, SAMPLE_SALT) < share for key in set(self.key)}
+        return np.array([known[key] for key in self.key], dtype=bool)
 
     def only(self, rows: Bools) -> "Judged":
         """These pairs, with their votes."""
@@ -480,6 +489,7 @@ class Judged:
             drawn_from=self.drawn_from[rows],
             spoiled=self.spoiled[rows],
             decided=[one for one, is_in in zip(self.decided, rows, strict=True) if is_in],
+            key=[one for one, is_in in zip(self.key, rows, strict=True) if is_in],
             pair=places[self.pair[kept]],
             score=self.score[kept],
             person=self.person[kept],
@@ -500,6 +510,7 @@ _READ = (
     *("first", "second", "preference"),
     *("task__response_a__messages", "task__response_b__messages"),
     *(f"task__response_{side}__{name}" for side in "ab" for name in _SOURCE),
+    *(f"task__{name}" for name in _HASHES),
 )
 
 
@@ -514,6 +525,8 @@ def judged(*, version: JudgeVersion, scope: Scope) -> Judged:
     found = list(zip(*rows.values_list(*_READ), strict=True)) or [()] * len(_READ)
     ids, prompts, slices, batches, firsts, seconds, preferences, texts_a, texts_b = found[:9]
     names_a, names_b = _model_names(*found[9:12]), _model_names(*found[12:15])
+    of_prompts = found[15]
+    of_pairs = [pair_key(*texts) for texts in zip(*found[15:18], strict=True)]
     places = {pk: place for place, pk in enumerate(ids)}
     measures = [of in _MEASURING and pk not in learned for pk, of in zip(ids, slices, strict=True)]
     models = {name for name in [*names_a, *names_b] if name} | {version.model_id}
@@ -534,6 +547,7 @@ def judged(*, version: JudgeVersion, scope: Scope) -> Judged:
     return Judged(
         task=np.array(ids, dtype=np.int64),
         prompt=np.array(ids if by_pair else prompts, dtype=np.int64),
+        key=of_pairs if by_pair else list(of_prompts),
         first=_floats(firsts),
         second=_floats(seconds),
         preference=_floats(preferences),
@@ -551,7 +565,10 @@ def judged(*, version: JudgeVersion, scope: Scope) -> Judged:
             dtype=bool,
         ),
         spoiled=np.array(
-            [before and part_of(unit) != Part.CERTIFY for unit in (prompts if by_pair else ids)],
+            [
+                before and part_of(other) != Part.CERTIFY
+                for other in (of_prompts if by_pair else of_pairs)
+            ],
             dtype=bool,
         ),
         pair=np.array([places[vote[0]] for vote in votes], dtype=np.int64),

@@ -186,6 +186,7 @@ def oriented(found: Judged, scope: Scope) -> Judged:
     return Judged(
         task=kept.task,
         prompt=kept.prompt,
+        key=kept.key,
         first=np.where(turn, kept.second, kept.first),
         second=np.where(turn, kept.first, kept.second),
         preference=np.where(turn, 1 - kept.preference, kept.preference),
