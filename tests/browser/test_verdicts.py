@@ -129,7 +129,7 @@ def test_a_sheet_is_judged_by_keyboard(project: Project, open_page, sign_in, liv
     page = open_page()
     sign_in(page, "rita")
     page.goto(f"{live_server.url}/p/arguments/audit-sheets/{made.pk}/")
-    page.get_by_role("link", name="Judge").click()
+    page.get_by_role("link", name="Judge", exact=True).click()
     page.wait_for_url("**/judge/")
     for number, key in enumerate("12", start=1):
         page.keyboard.press(key)
