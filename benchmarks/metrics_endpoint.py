@@ -1,4 +1,4 @@
-"""What `/metrics` takes with live runs: 0, 50 and 500 of them, each with the most small blocks.
+"""What `/metrics` takes with live runs: 0, 50 and 200 of them, each with the most small blocks.
 
 Each run has 50 metrics: one merged block of 1,000 steps, and 31 blocks of ten steps, which is what
 a run has just before its next merge. Nothing is cached. The middle of seven reads in this process,
@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks.report import print_report, versions
 from benchmarks.site import site
 
-RUNS = (0, 50, 500)
+RUNS = (0, 50, 200)
 SMALL_BLOCKS, METRICS, READS = 31, 50, 7
 
 

@@ -16,7 +16,7 @@ Numpy and the standard library only.
 
 import json
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -300,11 +300,18 @@ class Head:
         """name -> (step, value) of the highest step with a number, for those that have one."""
         return {row[0]: (row[6], row[7]) for row in self.columns if row[6] is not None}
 
-    def newest(self) -> dict[str, tuple[int, float]]:
-        """name -> (step, value) of the highest step with a value: `latest`, but NaN or an infinity
-        where that is what was measured last."""
-        broken = {row[0]: (row[8], float(row[9])) for row in self.columns if len(row) > 8}
-        return self.latest() | broken
+    def newest(self, names: Container[str]) -> dict[str, tuple[int, float]]:
+        """name -> (step, value) of the highest step with a value, of those in `names`: as `latest`,
+        but NaN or an infinity where that is what was measured last."""
+        found: dict[str, tuple[int, float]] = {}
+        for row in self.columns:
+            if row[0] not in names:
+                continue
+            if len(row) > 8:
+                found[row[0]] = row[8], float(row[9])
+            elif row[6] is not None:
+                found[row[0]] = row[6], row[7]
+        return found
 
 
 def decode(

@@ -233,7 +233,7 @@ def _newest(heads: Iterable[bytes], names: set[str]) -> Newest:
     arrived: float | None = None
     for raw in heads:
         head = Head.read(raw)
-        found = {n: one for n, one in head.newest().items() if n in names} | found
+        found = head.newest(names) | found
         arrived = arrived or head.at
         if arrived and len(found) == len(names):
             break
