@@ -423,6 +423,17 @@ def test_labels_that_are_asked_for_are_told(db: None) -> None:
             assert set(re.findall(r"(\w+)=", selected)) <= known[name], text
 
 
+def test_panels_of_single_runs_show_the_runs_that_were_chosen(families: dict[str, Any]) -> None:
+    (variable,) = parsed("grafana/dashboards/concord.json")["templating"]["list"]
+    metric, label = re.fullmatch(r"label_values\((\w+), (\w+)\)", variable["definition"]).groups()
+    assert (metric in families, label, variable["name"]) == (True, "run", "run")
+    assert variable["query"]["query"] == variable["definition"]
+    each = {one.name for one in run_gauges.run_families(NOW) if "run" in one.labels}
+    for text in (target["expr"] for panel in panels() for target in panel["targets"]):
+        if each & set(re.findall(r"concord_\w+", text)):
+            assert '{run=~"$run"}' in text
+
+
 def test_every_panel_says_what_it_means_and_is_in_the_documentation() -> None:
     for panel in panels():
         assert panel["description"].endswith("."), panel["title"]
