@@ -261,6 +261,8 @@ METRICS_KEEP_POINTS = env.number("METRICS_KEEP_POINTS", 1000, low=50, high=1_000
 METRICS_TOKEN = env.token("METRICS_TOKEN", least=16)
 METRICS_ALLOW = env.networks("METRICS_ALLOW")
 METRICS_PROJECT_LABELS = env.flag("METRICS_PROJECT_LABELS")
+# Of so many live runs it has the newest figures, by their ids; 0: of none.
+METRICS_RUNS = env.number("METRICS_RUNS", 50, low=0, high=200)
 # Read inside the private network, without the proxy.
 SECURE_REDIRECT_EXEMPT = [r"^metrics$", r"^(health|live|ready)z$"]
 

@@ -1,7 +1,8 @@
 """Points of many metrics as a few bytes: columns of numbers, not a JSON object a step.
 
-A block has a *head* and a *body*. The head names the columns, says where each lies in the body and
-what its last number was, so the newest figures of a run are read without any body. The body is a
+A block has a *head* and a *body*. The head names the columns, says where each lies in the body,
+what its last number was, whether NaN or an infinity came after that, and when its newest points
+arrived, so the newest figures of a run are read without any body. The body is a
 row of compressed streams of about 64 kB; a column is a stretch of one of them, so reading two
 metrics of fifty unpacks two streams.
 
@@ -15,7 +16,7 @@ Numpy and the standard library only.
 
 import json
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -132,8 +133,9 @@ def gathered(parts: Iterable[Mapping[str, Column]]) -> dict[str, Column]:
 # --- packing -----------------------------------------------------------------------------------
 
 
-def encode(columns: Mapping[str, Column]) -> tuple[bytes, bytes]:
-    """(head, body) of these columns; `decode` is its inverse, value by value."""
+def encode(columns: Mapping[str, Column], *, at: float | None = None) -> tuple[bytes, bytes]:
+    """(head, body) of these columns; `decode` is its inverse, value by value. `at`: when the newest
+    of the points arrived, in Unix seconds."""
     packer = _Packer()
     index_rows: list[list[int]] = []
     rows: dict[str, list[Any]] = {}
@@ -142,6 +144,7 @@ def encode(columns: Mapping[str, Column]) -> tuple[bytes, bytes]:
         index_rows.append([len(steps), *packer.add(_shuffled(deltas[None])[0].tobytes())])
         values = np.stack([columns[name].values for name in names])
         lasts = _last_numbers(steps, values)
+        all_finite = np.isfinite(values).all(axis=1).tolist()
         for width, which in _widths(values):
             planes = _shuffled(values[which].astype(_SINGLE if width == 4 else _DOUBLE))
             for i, packed in zip(which.tolist(), planes, strict=True):
@@ -149,7 +152,8 @@ def encode(columns: Mapping[str, Column]) -> tuple[bytes, bytes]:
                 holes = b"" if one.undefined is None else np.packbits(one.undefined).tobytes()
                 place = packer.add(packed.tobytes() + holes)
                 row = [len(index_rows) - 1, width, int(one.undefined is not None), *place]
-                rows[names[i]] = [names[i], *row, *lasts[i]]
+                broken = () if all_finite[i] else _last_broken(one)
+                rows[names[i]] = [names[i], *row, *lasts[i], *broken]
     streams, body = packer.done()
     head = {
         "version": VERSION,
@@ -157,6 +161,8 @@ def encode(columns: Mapping[str, Column]) -> tuple[bytes, bytes]:
         "indexes": index_rows,
         "columns": [rows[name] for name in columns],
     }
+    if at is not None:
+        head["at"] = at
     text = json.dumps(head, separators=(",", ":"), allow_nan=False)
     return zlib.compress(text.encode(), _HEAD_LEVEL), body
 
@@ -199,6 +205,17 @@ def _last_numbers(
     ]
 
 
+def _last_broken(one: Column) -> tuple[int, str] | tuple[()]:
+    """(step, word) of the point at the highest step, where that is NaN or infinite; of points that
+    were undefined nothing is said."""
+    order = np.argsort(one.steps, kind="stable")
+    if one.undefined is not None:
+        order = order[~one.undefined[order]]
+    if not len(order) or np.isfinite(one.values[order[-1]]):
+        return ()
+    return int(one.steps[order[-1]]), _spelled(one.values[order[-1]])
+
+
 def _shuffled(numbers: np.ndarray) -> np.ndarray:
     """(k, n) numbers -> (k, width, n) bytes: of each row all first bytes, then all second bytes
     and so on. Neighbours share signs and exponents, and zlib sees that only when these lie side
@@ -214,12 +231,13 @@ def _unshuffled(raw: memoryview, dtype: str, count: int) -> np.ndarray:
     return np.ascontiguousarray(planes.T).view(dtype).reshape(count)
 
 
-def block_fields(columns: Mapping[str, Column]) -> dict[str, Any]:
-    """The fields of a row that holds these columns, without its address; {} for no point."""
+def block_fields(columns: Mapping[str, Column], *, at: float | None = None) -> dict[str, Any]:
+    """The fields of a row that holds these columns, without its address; {} for no point. `at` as
+    of `encode`."""
     columns = {name: one for name, one in columns.items() if len(one)}
     if not columns:
         return {}
-    head, body = encode(columns)
+    head, body = encode(columns, at=at)
     return {
         "first_step": min(int(one.steps.min()) for one in columns.values()),
         "last_step": max(int(one.steps.max()) for one in columns.values()),
@@ -259,18 +277,20 @@ class _Packer:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What a block holds, without its values."""
+    """What a block holds, without its values. `at`: when the newest of its points arrived, in Unix
+    seconds; None where that was not kept."""
 
     streams: list[int]
     indexes: list[list[int]]
     columns: list[list[Any]]
+    at: float | None = None
 
     @classmethod
     def read(cls, head: bytes | memoryview) -> "Head":
         data = json.loads(zlib.decompress(head))
         if data["version"] != VERSION:
             raise ValueError(f"a block of metrics of version {data['version']}, not {VERSION}")
-        return cls(data["streams"], data["indexes"], data["columns"])
+        return cls(data["streams"], data["indexes"], data["columns"], data.get("at"))
 
     @property
     def names(self) -> list[str]:
@@ -279,6 +299,19 @@ class Head:
     def latest(self) -> dict[str, tuple[int, float]]:
         """name -> (step, value) of the highest step with a number, for those that have one."""
         return {row[0]: (row[6], row[7]) for row in self.columns if row[6] is not None}
+
+    def newest(self, names: Container[str]) -> dict[str, tuple[int, float]]:
+        """name -> (step, value) of the highest step with a value, of those in `names`: as `latest`,
+        but NaN or an infinity where that is what was measured last."""
+        found: dict[str, tuple[int, float]] = {}
+        for row in self.columns:
+            if row[0] not in names:
+                continue
+            if len(row) > 8:
+                found[row[0]] = row[8], float(row[9])
+            elif row[6] is not None:
+                found[row[0]] = row[6], row[7]
+        return found
 
 
 def decode(

@@ -24,7 +24,7 @@ from pytest_django.fixtures import Settings
 from apps.accounts.models import Project, User
 from apps.common import environment
 from apps.monitoring.models import Channel, Delivery, Incident, Watch
-from apps.monitoring.selectors import exposition, service
+from apps.monitoring.selectors import exposition, gauges, run_gauges, service
 from apps.monitoring.selectors import service as broker
 from apps.monitoring.views import metrics as view
 from apps.monitoring.views.metrics import exposition as told
@@ -255,7 +255,11 @@ def test_no_name_is_told_unless_it_may_be(site: Project, settings: Settings) -> 
     text = read()
     names = ("secret", "quiet", "loud", "emil", "example.org")
     assert not [name for name in names if name in text.lower()]
-    assert not [pk for pk in Run.objects.values_list("pk", flat=True) if pk in text]
+    live = set(Run.objects.filter(state__in=Run.LIVE_STATES).values_list("pk", flat=True))
+    seen = {pk for pk in Run.objects.values_list("pk", flat=True) if pk in text}
+    assert seen == live, "ids, which are drawn at random, and of live runs alone"
+    settings.METRICS_RUNS = 0
+    assert not [pk for pk in live if pk in read()]
     settings.METRICS_PROJECT_LABELS = True
     text = read()
     assert values(text, "concord_project_runs")[("secret-merger", "running")] == 2
@@ -277,7 +281,7 @@ def test_projects_beyond_the_most_are_one(
 
 def test_many_series_become_few_and_lose_no_count() -> None:
     rows = [((f"q{n}",), float(n)) for n in range(1000)]
-    told = exposition.capped(rows, 10)
+    told = gauges.capped(rows, 10)
     assert len(told) == 10
     assert told[-1][0] == ("other",)
     assert sum(value for _, value in told) == sum(range(1000))
@@ -288,7 +292,7 @@ def test_it_is_read_in_few_queries_and_not_again_for_ten_seconds(site: Project) 
         metrics_add(run_make(site, name=f"r{n}"), 1, [1], loss=[0.5])
     with CaptureQueriesContext(connection) as queries:
         first = read()
-    assert len(queries) <= 12
+    assert len(queries) <= 16
     run_make(site, name="one more")
     client = Client()
     with CaptureQueriesContext(connection) as queries:
@@ -406,15 +410,28 @@ def test_every_metric_is_told_is_documented_and_shown(families: dict[str, Any]) 
     assert [name for name in families if name not in shown] == []
 
 
-def test_labels_that_are_asked_for_are_told() -> None:
+def test_labels_that_are_asked_for_are_told(db: None) -> None:
     """By another route than a scrape: an empty site has no series to look at."""
     known: dict[str, set[str]] = {}
     source = Path(exposition.__file__).read_text()
     for name, labels in re.findall(r'"(concord_\w+)",\s+"[^"]*",\s+\(([^)]*)\)', source):
         known[name] = set(re.findall(r'"(\w+)"', labels))
+    for family in run_gauges.run_families(NOW):
+        known[family.name] = set(family.labels)
     for text in expressions():
         for name, selected in re.findall(r"(concord_\w+)\{([^}]*)\}", text):
             assert set(re.findall(r"(\w+)=", selected)) <= known[name], text
+
+
+def test_panels_of_single_runs_show_the_runs_that_were_chosen(families: dict[str, Any]) -> None:
+    (variable,) = parsed("grafana/dashboards/concord.json")["templating"]["list"]
+    metric, label = re.fullmatch(r"label_values\((\w+), (\w+)\)", variable["definition"]).groups()
+    assert (metric in families, label, variable["name"]) == (True, "run", "run")
+    assert variable["query"]["query"] == variable["definition"]
+    each = {one.name for one in run_gauges.run_families(NOW) if "run" in one.labels}
+    for text in (target["expr"] for panel in panels() for target in panel["targets"]):
+        if each & set(re.findall(r"concord_\w+", text)):
+            assert '{run=~"$run"}' in text
 
 
 def test_every_panel_says_what_it_means_and_is_in_the_documentation() -> None:

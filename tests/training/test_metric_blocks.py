@@ -56,6 +56,21 @@ def test_every_value_comes_back_as_it_went_in(events: list[Any]) -> None:
     assert {n: [(s, bits(v)) for s, v in one.points()] for n, one in read.items()} == told
 
 
+@settings(max_examples=120, deadline=None)
+@given(EVENTS)
+def test_the_head_knows_the_newest_value_that_was_defined(events: list[Any]) -> None:
+    columns = gathered(columns_of(steps, values) for steps, values in events)
+    expected = {}
+    for name, one in columns.items():
+        for step, value in one.points():  # of two at one step the later one counts
+            if value is not None and step >= expected.get(name, (-1,))[0]:
+                expected[name] = step, bits(float(value))
+    head = Head.read(encode(columns, at=12.5)[0])
+    assert {n: (s, bits(v)) for n, (s, v) in head.newest(columns).items()} == expected
+    assert head.at == 12.5
+    assert Head.read(encode(columns)[0]).at is None, "as in blocks from before it was kept"
+
+
 @pytest.mark.parametrize(
     ("value", "width"),
     [

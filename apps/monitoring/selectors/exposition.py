@@ -1,12 +1,12 @@
 """What a monitoring system reads about the site: a few counts, no name of a run or a person.
 
 Every family has few series however large the site is: labels are states, kinds, queues and stages,
-never ids. A value of a label that nobody foresaw counts as "other" once there are too many.
+never ids; only `run_gauges` has series of single runs, at most METRICS_RUNS of them. A value of a
+label that nobody foresaw counts as "other" once there are too many.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 
 import redis
@@ -17,11 +17,12 @@ from django.utils import timezone
 
 from apps.labeling.models import Vote
 from apps.monitoring.models import Delivery, Incident, Watch
+from apps.monitoring.selectors.gauges import Family, capped
+from apps.monitoring.selectors.run_gauges import run_families
 from apps.monitoring.selectors.service import QUEUES, broker_state
 from apps.training.models import Run, RunAttempt
 from apps.training.selectors.queueing import fleet_state, queue_lines
 
-MOST_SERIES = 200  # of a family; the smallest are added up as "other"
 MOST_PROJECTS = 50
 WAITS_FOR = ("slot", "quota", "needs")
 NEWEST_VOTES = 100_000  # among which those of the last hour are counted
@@ -31,16 +32,6 @@ TABLES = {
     "training_sample": "samples",
     "labeling_vote": "votes",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Family:
-    """A gauge: `rows` are (values of `labels`, value). All times are seconds."""
-
-    name: str
-    help: str
-    labels: tuple[str, ...] = ()
-    rows: Sequence[tuple[tuple[str, ...], float]] = field(default_factory=list)
 
 
 Read = Callable[[datetime], Iterable[Family]]
@@ -78,6 +69,7 @@ def _of_database(now: datetime) -> Iterable[Family]:
     yield from _watches(now)
     yield from _votes(now)
     yield from _storage()
+    yield from run_families(now)
     if settings.METRICS_PROJECT_LABELS:
         yield from _projects(now)
 
@@ -299,18 +291,3 @@ def _counted(rows: QuerySet, *by: str) -> list[tuple[tuple[str, ...], float]]:
 
 def _age(now: datetime, since: datetime) -> float:
     return (now - since).total_seconds()
-
-
-def capped(
-    rows: Iterable[tuple[tuple[str, ...], float]] | Mapping[tuple[str, ...], float],
-    most: int = MOST_SERIES,
-) -> list[tuple[tuple[str, ...], float]]:
-    """At most `most` series, largest first; what is left over is one series, "other"."""
-    known: Sequence[tuple[tuple[str, ...], float]] = sorted(
-        rows.items() if isinstance(rows, Mapping) else rows, key=lambda row: (-row[1], row[0])
-    )
-    if len(known) <= most:
-        return list(known)
-    rest = known[most - 1 :]
-    other = ("other",) * len(rest[0][0])
-    return [*known[: most - 1], (other, sum(value for _, value in rest))]

@@ -5,6 +5,7 @@ from apps.training.selectors.metrics import (
     metric_latest,
     metric_news,
     metric_series,
+    metrics_newest,
     thin,
     thin_column,
 )
@@ -42,6 +43,7 @@ __all__ = [
     "metric_latest",
     "metric_news",
     "metric_series",
+    "metrics_newest",
     "parked_count",
     "run_events_after",
     "run_get",

@@ -7,7 +7,8 @@ from math import inf, isfinite
 from typing import Any
 
 import numpy as np
-from django.db.models import Q
+from django.contrib.postgres.expressions import ArraySubquery
+from django.db.models import OuterRef, Q
 
 from apps.common.errors import DomainError
 from apps.training.metric_blocks import Column, Head, Point, Value, decode, joined
@@ -22,6 +23,7 @@ __all__ = [
     "metric_latest",
     "metric_news",
     "metric_series",
+    "metrics_newest",
     "thin",
     "thin_column",
 ]
@@ -200,6 +202,42 @@ def metric_latest(*, run: Run, names: Collection[str]) -> dict[str, tuple[int, f
         if len(found) == len(set(names)):
             break
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """What a run measured last. `figures`: name -> (step, value), where NaN and the infinities are
+    values like any other. `at`: when its newest point of a step arrived, in Unix seconds; None
+    where no point has, or none since that is kept."""
+
+    figures: dict[str, tuple[int, float]]
+    at: float | None
+
+
+def metrics_newest(*, runs: Collection[str], names: Collection[str]) -> dict[str, Newest]:
+    """id -> the newest figures of each of these runs, in one query however many they are, from the
+    heads of their newest blocks alone. A live run has few small blocks beside the large one that
+    older ones were merged into, so these heads reach back to its beginning, or 65,000 points."""
+    blocks = MetricBlock.objects.filter(run=OuterRef("pk")).order_by("-attempt", "-first_seq")
+    rows = (
+        Run.objects.filter(pk__in=runs)
+        .order_by()
+        .values_list("pk", ArraySubquery(blocks.values("head")[:_NEWER]))
+    )
+    return {pk: _newest(heads, set(names)) for pk, heads in rows}
+
+
+def _newest(heads: Iterable[bytes], names: set[str]) -> Newest:
+    """heads: newest first; no more are read than it takes."""
+    found: dict[str, tuple[int, float]] = {}
+    arrived: float | None = None
+    for raw in heads:
+        head = Head.read(raw)
+        found = head.newest(names) | found
+        arrived = arrived or head.at
+        if arrived and len(found) == len(names):
+            break
+    return Newest(found, arrived)
 
 
 # --- thinning ----------------------------------------------------------------------------------

@@ -137,6 +137,7 @@ def _apply_all(run: Run, attempt: RunAttempt, events: list[Any], result: Applied
             first_seq=min(points),
             last_seq=max(points),
             columns=gathered(points.values()),
+            at=timezone.now(),
         )
         # An attempt that is over gets few more points: its last small blocks become one.
         least = BLOCKS_TO_MERGE if run.is_live else 2

@@ -8,7 +8,7 @@ reads all blocks in one statement.
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import groupby
 from typing import NamedTuple
 
@@ -16,11 +16,13 @@ import numpy as np
 from django.conf import settings
 from django.db import transaction
 from django.db.models import F, Max, Q, QuerySet
+from django.utils import timezone
 
 from apps.common.errors import Conflict, Missing
 from apps.snapshots.models import Snapshot
 from apps.training.metric_blocks import (
     Column,
+    Head,
     Point,
     block_fields,
     decode,
@@ -32,6 +34,7 @@ from apps.training.selectors.metrics import metric_columns
 from apps.training.services.attempts import run_locked
 from apps.training.services.kinds import Input
 from workers.contract.code_version import UNKNOWN
+from workers.contract.events import is_by_time
 
 FULL_POINTS = 65_536  # a block of so many is not touched again
 BLOCKS_TO_MERGE = 32  # small neighbours that become one; so a live run has fewer small ones
@@ -67,19 +70,26 @@ def metrics_store(
             MetricBlock.objects.filter(run=run, attempt=attempt).aggregate(m=Max("last_seq"))["m"]
             or 0,
         )
-        stored = pieces_add(run_id=run.pk, attempt=attempt, seq=seq, columns=columns)
+        stored = pieces_add(
+            run_id=run.pk, attempt=attempt, seq=seq, columns=columns, at=timezone.now()
+        )
         tried.update(last_seq=seq + len(stored))
     return stored
 
 
 def pieces_add(
-    *, run_id: str, attempt: int, seq: int, columns: Mapping[str, Column]
+    *,
+    run_id: str,
+    attempt: int,
+    seq: int,
+    columns: Mapping[str, Column],
+    at: datetime | None = None,
 ) -> list[MetricBlock]:
-    """As few rows as hold these points, numbered from `seq` + 1."""
+    """As few rows as hold these points, numbered from `seq` + 1. `at` as of `block_add`."""
     columns = {name: one for name, one in columns.items() if len(one)}
     pieces = -(-sum(map(len, columns.values())) // FULL_POINTS)
     rows = [
-        block_add(run_id=run_id, attempt=attempt, first_seq=n, columns=piece)
+        block_add(run_id=run_id, attempt=attempt, first_seq=n, columns=piece, at=at)
         for n, piece in enumerate(_cut(columns, pieces), seq + 1)
     ]
     return [row for row in rows if row is not None]
@@ -101,9 +111,12 @@ def block_add(
     first_seq: int,
     columns: Mapping[str, Column],
     last_seq: int | None = None,
+    at: datetime | None = None,
 ) -> MetricBlock | None:
-    """One row with all of these points; none when there is no point."""
-    fields = block_fields(columns)
+    """One row with all of these points; none when there is no point. `at`: when they arrived, kept
+    where one of them is of a step: the machine is measured while the training hangs, too."""
+    is_of_steps = any(not is_by_time(name) for name, one in columns.items() if len(one))
+    fields = block_fields(columns, at=at.timestamp() if at and is_of_steps else None)
     if not fields:
         return None
     return MetricBlock.objects.create(
@@ -145,6 +158,7 @@ def _merge(keys: list[int]) -> int:
         return 0
     old = list(MetricBlock.objects.filter(pk__in=keys).order_by("first_seq"))
     columns = gathered(decode(block.head, block.body) for block in old)
+    arrived = max((at for block in old if (at := Head.read(block.head).at)), default=None)
     MetricBlock.objects.filter(pk__in=keys).delete()
     block_add(
         run_id=old[0].run_id,
@@ -152,6 +166,7 @@ def _merge(keys: list[int]) -> int:
         first_seq=old[0].first_seq,
         last_seq=old[-1].last_seq,
         columns=columns,
+        at=None if arrived is None else datetime.fromtimestamp(arrived, UTC),
     )
     return len(old) - 1
 

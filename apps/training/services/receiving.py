@@ -99,9 +99,13 @@ def _apply_late(run: Run, attempt: RunAttempt, envelope: Envelope) -> None:
     event = envelope.event
     if isinstance(event, Metrics):
         check_points(event)
-        numbers = {"first_seq": envelope.seq, "last_seq": envelope.seq}
-        columns = gathered([columns_of(event.steps, event.values)])
-        block_add(run_id=run.pk, attempt=attempt.number, **numbers, columns=columns)
+        block_add(
+            run_id=run.pk,
+            attempt=attempt.number,
+            first_seq=envelope.seq,
+            columns=gathered([columns_of(event.steps, event.values)]),
+            at=datetime.fromtimestamp(envelope.at, UTC),  # it arrived when it could not be read yet
+        )
     elif attempt.number == run.attempt and not _is_overtaken(run, attempt, event):
         late = replace(envelope, event=_without_moved_tags(run, event))
         apply(run, attempt, late, datetime.fromtimestamp(envelope.at, UTC))
