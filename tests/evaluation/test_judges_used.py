@@ -127,7 +127,7 @@ def test_no_later_decision_or_vote_moves_a_pair_in_the_audit(
     votes_cast(project, [(one.task, one.label) for one in others])
     before = audit_errors(found)
     assert before == [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
-    Decision.objects.get(comparison=first.task).save()  # decided anew: `updated_at` is the latest
+    Decision.objects.get(comparison=first.task).save()  # decided again: `updated_at` is the latest
     assert audit_errors(found) == before
 
 

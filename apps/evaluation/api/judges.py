@@ -223,7 +223,8 @@ class JudgeVersionOut(Schema):
 
     @classmethod
     def of(cls, row: JudgeVersion) -> "JudgeVersionOut":
-        shown = "measured" if reads.is_calibrated(row) else "not_measured"
+        found = reads.measurement_of(row)
+        shown = "measured" if reads.is_measured(row, found) else "not_measured"
         return cls(
             judge=row.judge_id,
             number=row.number,
@@ -234,7 +235,7 @@ class JudgeVersionOut(Schema):
             state="changed" if row.changed_at is not None else shown,
             reads_alone=row.reads_answers_alone,
             shaped=reads.is_shaped(row),
-            worth=JudgeWorthOut.of(reads.measurement_of(row)),
+            worth=JudgeWorthOut.of(found),
             note=row.note,
             changed_at=row.changed_at,
             changed_because=row.changed_because,

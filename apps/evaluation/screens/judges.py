@@ -6,7 +6,7 @@ from typing import Any
 from apps.common.report.blocks import Part as ReportPart
 from apps.common.report.blocks import part_of
 from apps.evaluation.models import JudgeMeasurement, JudgeVersion, LabelCertificate
-from apps.evaluation.selectors.judges import Part, Scope, is_calibrated, measurement_of
+from apps.evaluation.selectors.judges import Part, Scope, is_calibrated, is_measured, measurement_of
 from apps.evaluation.services.judge_beside import Beside
 from apps.evaluation.services.judge_worth import FIRST
 from measures.blocks import Curve, Intervals, Series
@@ -35,11 +35,11 @@ STATES = {
 }
 
 
-def state_of(version: JudgeVersion) -> tuple[str, str]:
-    """(words, tone) of a badge."""
+def state_of(version: JudgeVersion, found: JudgeMeasurement | None) -> tuple[str, str]:
+    """(words, tone) of a badge; found: the measurement that counts."""
     if version.changed_at is not None:
         return STATES["changed"]
-    return STATES["calibrated" if is_calibrated(version) else "uncalibrated"]
+    return STATES["calibrated" if is_measured(version, found) else "uncalibrated"]
 
 
 def row_of(version: JudgeVersion) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def row_of(version: JudgeVersion) -> dict[str, Any]:
     found = measurement_of(version)
     figures = found.figures if found and not found.refused else {}
     ppi = figures.get("ppi") or {}
-    words, tone = state_of(version)
+    words, tone = state_of(version, found)
     return {
         "version": version,
         "words": words,

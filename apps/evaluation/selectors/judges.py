@@ -237,7 +237,11 @@ def measurements_of(version: JudgeVersion) -> list[JudgeMeasurement]:
 
 def is_calibrated(version: JudgeVersion) -> bool:
     """Whether there are figures of it beside people, and its server still answers alike."""
-    found = measurement_of(version)
+    return is_measured(version, measurement_of(version))
+
+
+def is_measured(version: JudgeVersion, found: JudgeMeasurement | None) -> bool:
+    """The same by the measurement that counts, where it was read already."""
     return version.changed_at is None and found is not None and not found.refused
 
 
@@ -670,10 +674,6 @@ def disagreements(version: JudgeVersion, *, scope: Scope, share: float) -> list[
         if task in tasks
     ]
     return shown[:MOST_SHOWN]
-
-
-def pairs_datasets(version: JudgeVersion) -> QuerySet[Snapshot]:
-    return Snapshot.objects.filter(pk__in=version.runs.values("pairs"))
 
 
 def due_runs() -> QuerySet[JudgeRun]:

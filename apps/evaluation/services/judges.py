@@ -273,7 +273,10 @@ def verdicts_take(*, run_id: str) -> JudgeRun | None:
     )
     if found is None:
         return None
-    found.problem, found.acted = "", found.purpose == Purpose.PROBE  # anew where it was resumed
+    found.problem, found.acted = (
+        "",
+        found.purpose == Purpose.PROBE,
+    )  # it may have failed and been resumed
     try:
         if found.run.state != Run.State.FINISHED:
             raise Conflict(f"The run is {found.run.get_state_display()}.", code="not_finished")

@@ -148,12 +148,13 @@ def _judge_page(
         if not live:
             response["HX-Refresh"] = "true"
         return response
-    words, tone = screen.state_of(version)
     project = request.project
     every = measurements_of(version)
     asked = request.GET.get("measurement", "")
     chosen = next((one for one in every if str(one.pk) == asked), None)
-    measurement = chosen or measurement_of(version)
+    counted = measurement_of(version)
+    words, tone = screen.state_of(version, counted)
+    measurement = chosen or counted
     context |= {
         "measured": screen.measured_rows(every),
         "page_title": f"{version.judge.name}, version {version.number}",
