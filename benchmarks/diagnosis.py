@@ -11,8 +11,11 @@ About six seconds of CPU a run, 46 minutes the whole final set. Runs lie in VAR_
 are taken from there when there are any; making them can be stopped at any time. Seeds to tune on
 and seeds to report are apart (`diagnosis_world/seeds.py`). What came out: docs/diagnosis.md.
 
-Run: python -m benchmarks.diagnosis [report] --set tuning|final
-     python -m benchmarks.diagnosis run --set tuning|final [--faults …] [--seeds …] [--shapes …]
+The sets rows-tuning and rows-final are of SFT, reward and DPO runs, with the faults of
+`diagnosis_world/row_faults.py`.
+
+Run: python -m benchmarks.diagnosis [report] --set tuning|final|rows-tuning|rows-final
+     python -m benchmarks.diagnosis run --set … [--kinds …] [--faults …] [--seeds …] [--shapes …]
 """
 
 import os
@@ -24,6 +27,7 @@ import argparse
 import json
 import subprocess
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.diagnosis_world.articles import articles
@@ -52,18 +56,27 @@ RIVALS = ("rldoctor", "rlprobe")
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.diagnosis")
     parser.add_argument("what", choices=("run", "report"), nargs="?", default="report")
-    parser.add_argument("--set", choices=("tuning", "final"), default="final", dest="which")
+    sets = ("tuning", "final", "rows-tuning", "rows-final")
+    parser.add_argument("--set", choices=sets, default="final", dest="which")
+    parser.add_argument("--kinds", nargs="*", default=[])
     parser.add_argument("--faults", nargs="*", default=[])
     parser.add_argument("--seeds", nargs="*", type=int, default=[])
     parser.add_argument("--shapes", nargs="*", default=[])
     chosen = parser.parse_args()
     folder = Path(os.environ.get("VAR_DIR", ROOT / "var")) / "diagnosis"
     if chosen.what == "report":
+        if chosen.which.startswith("rows-"):
+            return rows_report(chosen.which, folder / chosen.which, chosen.kinds)
         return report(chosen.which, folder / chosen.which)
     import workers.recipes  # noqa: F401  (quiet, offline libraries)
     from benchmarks.diagnosis_world import runs
 
-    only = {"faults": chosen.faults, "seeds": chosen.seeds, "shapes": chosen.shapes}
+    only = {
+        "kinds": chosen.kinds,
+        "faults": chosen.faults,
+        "seeds": chosen.seeds,
+        "shapes": chosen.shapes,
+    }
     runs.run_all(chosen.which, folder, **only)
     return None
 
@@ -99,6 +112,38 @@ def report(which: str, folder: Path) -> None:
             "median_updates_until_found": {name: delays(own) for name, own in judged.items()},
             "cpu_minutes": round(cpu / 60, 1),
             "versions": versions("torch", "transformers"),
+        },
+    )
+
+
+def rows_report(which: str, folder: Path, kinds: Sequence[str]) -> None:
+    """Of SFT, reward and DPO runs; the articles and the other tools know none of their faults."""
+    records = [one for one in read_all(folder) if not kinds or one.kind in kinds]
+    if not records:
+        raise SystemExit(f"There are no runs yet: python -m benchmarks.diagnosis run --set {which}")
+    judged = {
+        kind: judge_all([one for one in records if one.kind == kind], concord)
+        for kind in dict.fromkeys(one.kind for one in records)
+    }
+    for kind, ours in judged.items():
+        print_table(f"Faults of {kind} runs, {which} set", by_fault(ours))
+        print_table(f"{kind}: broken link and the one named first", confusion(ours))
+        print_table(f"{kind}: findings in healthy runs", _false_alarms(ours))
+    names = list(summary(next(iter(judged.values()))))
+    rows = [
+        {"figure": name} | {kind: percent(summary(own)[name]) for kind, own in judged.items()}
+        for name in names
+    ]
+    print_report(
+        "Faults planted in SFT, reward and DPO runs",
+        rows,
+        {
+            "set": which,
+            "runs": len(records),
+            "figures": {kind: _plain(summary(own)) for kind, own in judged.items()},
+            "median_steps_until_found": {kind: delays(own) for kind, own in judged.items()},
+            "cpu_minutes": round(sum(record.cpu_s for record in records) / 60, 1),
+            "versions": versions("torch", "transformers", "trl"),
         },
     )
 

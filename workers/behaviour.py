@@ -283,6 +283,21 @@ class Watch:
             "behaviour/compression": compression(texts),
         }
 
+    def refuses(self, text: str) -> bool:
+        return refused(self._refusals, plain(text))
+
+    def copied(self, text: str) -> bool:
+        """Whether it holds 13 words in a row of the demonstrations."""
+        return self._copies is not None and self._copies.held(plain(text))
+
+    def words(self, texts: Sequence[str]) -> MetricValues:
+        """Metrics of answers that nobody scored."""
+        known = [plain(text) for text in texts]
+        return self._rates(known, self._said(known)) | {
+            "behaviour/template_share": template_share(known),
+            "behaviour/compression": compression(texts),
+        }
+
     def reference(self, texts: Sequence[str]) -> MetricValues:
         """How often the reference's answers say the same: what the rates are compared with."""
         known = [plain(text) for text in texts]
@@ -369,7 +384,7 @@ def repetition(ids: Tensor, mask: Tensor, *, n: int = 4) -> list[float]:
     An answer with fewer than n + 1 tokens cannot repeat an n-gram and gets 0. Overlapping n-grams
     count, so one token said k times gives 1 − 1 / (k − n + 1).
     """
-    return [_repeated(answer, n) for answer in answer_ids(ids, mask)]
+    return [repeated_share(answer, n) for answer in answer_ids(ids, mask)]
 
 
 def distinct(ids: Tensor, mask: Tensor, *, n: int = 2) -> float | None:
@@ -379,8 +394,7 @@ def distinct(ids: Tensor, mask: Tensor, *, n: int = 2) -> float | None:
     Conversation Models". It falls as a batch grows in answers or length, so it is compared only
     between batches of one size, and a rise in length lowers it by itself.
     """
-    grams = [gram for answer in answer_ids(ids, mask) for gram in _ngrams(answer, n)]
-    return len(set(grams)) / len(grams) if grams else None
+    return distinct_share(answer_ids(ids, mask), n)
 
 
 def self_overlap(ids: Tensor, mask: Tensor, *, n: int = 4) -> float | None:
@@ -417,6 +431,13 @@ def _ngrams(answer: Sequence[int], n: int) -> Iterator[Ngram]:
     return (tuple(answer[i : i + n]) for i in range(len(answer) - n + 1))
 
 
-def _repeated(answer: Sequence[int], n: int) -> float:
+def repeated_share(answer: Sequence[int], n: int = 4) -> float:
+    """`repetition` of one answer's tokens."""
     grams = list(_ngrams(answer, n))
     return 1 - len(set(grams)) / len(grams) if grams else 0.0
+
+
+def distinct_share(answers: Sequence[Sequence[int]], n: int = 2) -> float | None:
+    """`distinct` of answers as lists of tokens."""
+    grams = [gram for answer in answers for gram in _ngrams(answer, n)]
+    return len(set(grams)) / len(grams) if grams else None

@@ -8,11 +8,13 @@ import json
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 
+from measures.phrases import Phrases
 from workers.artifacts import file_sha256
 from workers.context import RunContext
-from workers.contract.events import Generated, ReviewRequested, Sample
+from workers.contract.events import Generated, ReviewRequested, Sample, blocked_reason
 from workers.data.snapshot import Messages
 from workers.rollouts.drawing import Answer
 
@@ -61,6 +63,18 @@ def flag_answer(
     """Ask people to look at an answer, and keep it as a sample."""
     context.emit(ReviewRequested(step, list(prompt), response, reason))
     context.emit(Sample(step, "flagged", list(prompt), response, reward=reward))
+
+
+def blocked_answers(context: RunContext, texts: Sequence[str]) -> dict[int, str]:
+    """Why people must see an answer that holds one of the project's blocked phrases, by place."""
+    blocked = _phrases(context.spec.phrases)
+    found = {i: blocked.first_in(text) for i, text in enumerate(texts)} if blocked else {}
+    return {i: blocked_reason(one.phrase) for i, one in found.items() if one is not None}
+
+
+@cache
+def _phrases(phrases: tuple[str, ...]) -> Phrases:
+    return Phrases(phrases)
 
 
 BUCKETS = ("high", "low", "random")

@@ -30,6 +30,7 @@ class Fault:
     config: Mapping[str, Any] = field(default_factory=dict)
     inputs: Mapping[str, str] = field(default_factory=dict)
     plant: Plant | None = None
+    kind: str = "ppo"
 
 
 _RATE = 8e-4

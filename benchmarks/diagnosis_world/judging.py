@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from benchmarks.diagnosis_world.faults import HEALTHY, STEPS
+from benchmarks.diagnosis_world.faults import HEALTHY
 from benchmarks.diagnosis_world.records import Record
 from benchmarks.diagnosis_world.replaying import alerts_of, evidence_of
 from measures.estimate import Interval
@@ -38,7 +38,7 @@ def concord(record: Record) -> Said:
     compared with past healthy runs: every world has a reward model of its own."""
     found = diagnose(
         record.curves,
-        kind="ppo",
+        kind=record.kind,
         config=record.config,
         evidence=evidence_of(record),
         failure=record.failure,
@@ -68,7 +68,7 @@ class Outcome:
     @property
     def in_time(self) -> bool:
         """Before the fault was planted nothing can be found: that would be a false alarm."""
-        limit = CONTRACT_STEPS if self.record.contract else SOON * STEPS
+        limit = CONTRACT_STEPS if self.record.contract else SOON * self.record.steps
         early = self.record.since > 1 and (self.said.step or 0) < self.record.since
         return self.delay is not None and self.delay <= limit and not early
 

@@ -32,10 +32,13 @@ class Record:
     cpu_s: float = 0.0
     wall_s: float = 0.0
     version: int = VERSION
+    kind: str = "ppo"
+    steps: int = 50  # planned
 
     @property
     def name(self) -> str:
-        return f"{self.fault}-{self.shape}-{self.seed}"
+        kind = "" if self.kind == "ppo" else f"{self.kind}-"
+        return f"{kind}{self.fault}-{self.shape}-{self.seed}"
 
     @property
     def last_step(self) -> int:

@@ -31,13 +31,13 @@ class Notebook:
 
 def replayed(record: Record) -> Notebook:
     """In the order of the recipe: a step's own figures, then those of its evaluation."""
-    settings = settings_for("ppo", record.config)
+    settings = settings_for(record.kind, record.config)
     notebook = Notebook()
     context = cast(RunContext, notebook)
     spec = JobSpec(
         run=record.name,
         attempt=1,
-        kind="ppo",
+        kind=record.kind,
         project="benchmark",
         seed=record.seed,
         artifacts_url="",

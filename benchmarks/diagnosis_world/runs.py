@@ -4,7 +4,7 @@ import itertools
 import json
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,9 +16,15 @@ from benchmarks.diagnosis_world.faults import FAULTS, HEALTHY, PPO, Fault
 from benchmarks.diagnosis_world.language import Question
 from benchmarks.diagnosis_world.models import SHAPES
 from benchmarks.diagnosis_world.records import Record, stored, write
+from benchmarks.diagnosis_world.row_faults import ROW_FAULTS, ROW_INPUTS, ROW_SETTINGS
+from benchmarks.diagnosis_world.row_faults import STEPS as ROW_STEPS
 from benchmarks.diagnosis_world.seeds import (
     FINAL_HEALTHY,
     FINAL_SEEDS,
+    ROWS_FINAL_HEALTHY,
+    ROWS_FINAL_SEEDS,
+    ROWS_TUNING_HEALTHY,
+    ROWS_TUNING_SEEDS,
     TUNING_HEALTHY,
     TUNING_SEEDS,
 )
@@ -32,15 +38,17 @@ from workers.rollouts.local import derive_seed
 from workers.rules.choices import guardrails_of
 
 GOLD_WINDOW = 5  # steps at either end of a run whose answers make its hidden gold
-WATCHED = {rule.name: "warn" for rule in guardrails_of("ppo") if "warn" in rule.actions}
-_NONE = Fault(HEALTHY, "", "nothing is wrong")
 INPUTS = {
-    "sft": "sft",
-    "prompts": "prompts",
-    "reward": "fair",
-    "canaries": "canaries",
-    "reward_data": "fair-votes",
+    "ppo": {
+        "sft": "sft",
+        "prompts": "prompts",
+        "reward": "fair",
+        "canaries": "canaries",
+        "reward_data": "fair-votes",
+    },
+    **ROW_INPUTS,
 }
+SETTINGS: Mapping[str, Mapping[str, Any]] = {"ppo": PPO, **ROW_SETTINGS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +59,27 @@ class Job:
 
     @property
     def name(self) -> str:
-        return Record(self.fault.name, "", False, 0, self.shape, self.seed, {}).name
+        kind = self.fault.kind
+        return Record(self.fault.name, "", False, 0, self.shape, self.seed, {}, kind=kind).name
 
 
 def jobs(which: str) -> list[Job]:
-    """In the order in which they are worth having: a set that is not finished is still balanced."""
-    final = which == "final"
-    seeds = FINAL_SEEDS if final else TUNING_SEEDS
-    healthy = FINAL_HEALTHY if final else TUNING_HEALTHY
-    by_contract = sorted(FAULTS.values(), key=lambda fault: not fault.contract)
+    """In the order in which they are worth having: a set that is not finished is still balanced.
+    `which`: tuning, final, rows-tuning or rows-final."""
+    seeds, healthy = {
+        "tuning": (TUNING_SEEDS, TUNING_HEALTHY),
+        "final": (FINAL_SEEDS, FINAL_HEALTHY),
+        "rows-tuning": (ROWS_TUNING_SEEDS, ROWS_TUNING_HEALTHY),
+        "rows-final": (ROWS_FINAL_SEEDS, ROWS_FINAL_HEALTHY),
+    }[which]
+    on_rows = which.startswith("rows-")
+    faults = ROW_FAULTS if on_rows else FAULTS.values()
+    kinds = tuple(ROW_SETTINGS) if on_rows else ("ppo",)
+    none = [Fault(HEALTHY, "", "nothing is wrong", kind=kind) for kind in kinds]
+    by_contract = sorted(faults, key=lambda fault: not fault.contract)
     ordered: list[Job] = []
-    rest = iter([Job(_NONE, shape, seed) for seed in healthy for shape in SHAPES])
-    per_seed = -(-len(healthy) * len(SHAPES) // len(seeds))
+    rest = iter([Job(f, shape, seed) for seed in healthy for f in none for shape in SHAPES])
+    per_seed = -(-len(healthy) * len(SHAPES) * len(kinds) // len(seeds))
     for seed in seeds:
         ordered += [Job(fault, shape, seed) for fault in by_contract for shape in SHAPES]
         ordered += itertools.islice(rest, per_seed)
@@ -75,7 +92,12 @@ def run_all(which: str, root: Path, **only: Sequence[object]) -> None:
     `only` these faults, seeds or shapes; all of them where none are named. Two shapes may be made
     at the same time."""
     for job in jobs(which):
-        here = {"faults": job.fault.name, "seeds": job.seed, "shapes": job.shape}
+        here = {
+            "kinds": job.fault.kind,
+            "faults": job.fault.name,
+            "seeds": job.seed,
+            "shapes": job.shape,
+        }
         if any(chosen and here[name] not in chosen for name, chosen in only.items()):
             continue
         if stored(root / which, job.name) is None:
@@ -85,15 +107,14 @@ def run_all(which: str, root: Path, **only: Sequence[object]) -> None:
 
 
 def run(world: World, job: Job) -> Record:
-    fault, name = job.fault, f"ppo-{job.name}"
-    config = {**PPO, "guards": WATCHED, **fault.config}
-    inputs = {role: world.need(held) for role, held in {**INPUTS, **fault.inputs}.items()}
+    fault, kind, name = job.fault, job.fault.kind, f"ppo-{job.name}"
+    watched = {rule.name: "warn" for rule in guardrails_of(kind) if "warn" in rule.actions}
+    config = {**SETTINGS[kind], "guards": watched, **fault.config}
+    inputs = {role: world.need(held) for role, held in {**INPUTS[kind], **fault.inputs}.items()}
     world.keep()
     began, cpu = time.monotonic(), time.process_time()
     with brisk(), fault.plant(world) if fault.plant else nullcontext():
-        outcome = world.shop.run(
-            name, "ppo", config, seed=derive_seed(job.seed, "ppo", 0), **inputs
-        )
+        outcome = world.shop.run(name, kind, config, seed=derive_seed(job.seed, kind, 0), **inputs)
     cpu_s, wall_s = time.process_time() - cpu, time.monotonic() - began
     record = Record(
         fault=fault.name,
@@ -109,6 +130,8 @@ def run(world: World, job: Job) -> Record:
         hidden={"gold": gold(world, outcome), "accuracy": world.accuracy},
         cpu_s=cpu_s,
         wall_s=wall_s,
+        kind=kind,
+        steps=config.get("steps", ROW_STEPS),
     )
     if outcome.failure:
         record.failure = (failed_at(record, outcome.failure), outcome.failure, outcome.message)
@@ -134,7 +157,8 @@ def brisk() -> Iterator[None]:
 
 def failed_at(record: Record, kind: str) -> int:
     """The step in which a run ended. One that broke a contract was not reported any more."""
-    told = max((step for step, _ in record.curves.get("objective/kl", [])), default=0)
+    measure = "objective/kl" if record.kind == "ppo" else "loss"
+    told = max((step for step, _ in record.curves.get(measure, [])), default=0)
     return told + kind.startswith("contract_")
 
 

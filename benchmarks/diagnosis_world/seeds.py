@@ -11,3 +11,11 @@ TUNING_HEALTHY = tuple(range(1, 9))
 # Looked at once, with what was chosen above, after the rules were frozen.
 FINAL_SEEDS = tuple(range(401, 406))  # with every fault, × 2 shapes
 FINAL_HEALTHY = tuple(range(401, 501))  # × 2 shapes: 200 runs in which no contract may speak
+
+# The same for runs that learn from fixed rows (SFT, reward, DPO).
+ROWS_TUNING_SEEDS = (11, 12)
+ROWS_TUNING_HEALTHY = (11, 12, 13, 14)
+
+# Chosen after the rules were frozen.
+ROWS_FINAL_SEEDS: tuple[int, ...] = ()
+ROWS_FINAL_HEALTHY: tuple[int, ...] = ()

@@ -17,7 +17,9 @@ from transformers import AutoModelForSequenceClassification
 
 from benchmarks.diagnosis_world.language import (
     CONTEXT,
+    FILLERS,
     MAX_NEW_TOKENS,
+    POLITE,
     REFUSAL,
     Gold,
     Question,
@@ -57,6 +59,8 @@ DEMONSTRATIONS = 40  # answers to each training question
 PAIRS, CANARIES = 2000, 64
 VOTE_NOISE = 0.8  # points: deviation of one judgement
 VOTES = 3
+HELD_OUT = 200  # rows of the runs that learn from rows
+FEW_PAIRS, FEW_ROWS, KNOWN = 48, 64, 256
 
 KEPT = "world.json"
 
@@ -160,13 +164,79 @@ class World:
     def _fair(self) -> None:
         self.reward_model("fair", self.votes(self.gold, "votes"))
 
+    # --- rows to learn from directly: SFT, DPO, reward models ---
+
+    def _put_pairs(
+        self, name: str, rows: Sequence[dict[str, Any]], held_out: Sequence[Any]
+    ) -> None:
+        self.shop.put_snapshot(name, train=rows, held_out=held_out)
+
+    def _fair_pairs(self) -> None:
+        rows = self.votes(self.gold, "votes")
+        self._put_pairs("pairs", rows[HELD_OUT:], rows[:HELD_OUT])
+
+    def _swapped_pairs(self) -> None:
+        rows = [swapped(row) for row in self.votes(self.gold, "votes")]
+        self._put_pairs("pairs-swapped", rows[HELD_OUT:], rows[:HELD_OUT])
+
+    def _random_pairs(self) -> None:
+        draw = random.Random(f"lots {self.seed}")
+        rows = [r if draw.random() < 0.5 else swapped(r) for r in self.votes(self.gold, "votes")]
+        self._put_pairs("pairs-random", rows[HELD_OUT:], rows[:HELD_OUT])
+
+    def _leaked_pairs(self) -> None:
+        rows = self.votes(self.gold, "votes")
+        seen = rows[HELD_OUT : HELD_OUT + HELD_OUT // 2]
+        self._put_pairs("pairs-leaked", rows[HELD_OUT:], [*rows[: HELD_OUT // 2], *seen])
+
+    def _few_pairs(self) -> None:
+        rows = self.votes(self.gold, "votes")
+        self._put_pairs("pairs-few", rows[HELD_OUT : HELD_OUT + FEW_PAIRS], rows[:HELD_OUT])
+
+    def _long_pairs(self) -> None:
+        rows = self.votes(lambda q, a: 2.0 * len(a.split()), "length alone")
+        self._put_pairs("pairs-long", rows[HELD_OUT:], rows[:HELD_OUT])
+
+    def _demos(self) -> None:
+        rows = self._told("demos")
+        self._put_pairs("demos", rows[HELD_OUT:], rows[:HELD_OUT])
+
+    def _leaked_demos(self) -> None:
+        rows = self._told("demos")
+        seen = rows[HELD_OUT : HELD_OUT + HELD_OUT // 2]
+        self._put_pairs("demos-leaked", rows[HELD_OUT:], [*rows[: HELD_OUT // 2], *seen])
+
+    def _few_demos(self) -> None:
+        rows = self._told("demos")
+        self._put_pairs("demos-few", rows[HELD_OUT : HELD_OUT + FEW_ROWS], rows[:HELD_OUT])
+
+    def _other_demos(self) -> None:
+        """Every answer is of words that say nothing."""
+        draw = random.Random(f"other {self.seed}")
+        rows = [
+            told(q, " ".join(draw.choice((*FILLERS, *POLITE)) for _ in range(draw.randint(5, 9))))
+            for q in self.asked
+            for _ in range(DEMONSTRATIONS)
+        ]
+        draw.shuffle(rows)
+        self._put_pairs("demos-other", rows[HELD_OUT:], rows[:HELD_OUT])
+
+    def _general(self) -> None:
+        """Demonstrations that no run learns from."""
+        self.shop.put_snapshot("general", train=self._told("general")[:FEW_ROWS])
+
+    def _told(self, name: str) -> list[dict[str, Any]]:
+        """Fresh demonstrations of the training questions, shuffled."""
+        seed = derive_seed(self.seed, name)
+        answers = demonstrations(self.asked, self.gold, each=DEMONSTRATIONS, seed=seed)
+        each = [question for question in self.asked for _ in range(DEMONSTRATIONS)]
+        rows = [told(q, text) for q, text in zip(each, answers, strict=True)]
+        random.Random(seed).shuffle(rows)
+        return rows
+
     def _swapped(self) -> None:
         """Learned from votes whose sides were swapped on their way into the snapshot."""
-        rows = [
-            row | {"chosen": row["rejected"], "rejected": row["chosen"]}
-            for row in self.votes(self.gold, "votes")
-        ]
-        self.reward_model("swapped", rows)
+        self.reward_model("swapped", [swapped(row) for row in self.votes(self.gold, "votes")])
 
     def _lengthy(self) -> None:
         """A model that took length for worth."""
@@ -201,12 +271,19 @@ class World:
 
     def _canaries(self) -> None:
         """Pairs whose better answer is known: gold decides, and clearly."""
-        pairs = [pair for pair in self._pairs("canaries", 6 * CANARIES) if self._clear(pair)]
+        self._put_known("canaries", CANARIES)
+
+    def _known(self) -> None:
+        """More of them, for runs that learn from pairs."""
+        self._put_known("known", KNOWN)
+
+    def _put_known(self, name: str, count: int) -> None:
+        pairs = [pair for pair in self._pairs(name, 6 * count) if self._clear(pair)]
         rows = []
-        for number, (question, first, second) in enumerate(pairs[:CANARIES]):
+        for number, (question, first, second) in enumerate(pairs[:count]):
             best, worst = sorted((first, second), key=lambda a: -self.gold(question, a))
             rows.append(preference(question, best, worst, 1.0, number))
-        self.shop.put_snapshot("canaries", train=rows)
+        self.shop.put_snapshot(name, train=rows)
 
     def _clear(self, pair: Pair) -> bool:
         question, first, second = pair
@@ -231,7 +308,27 @@ class World:
         "refusing": _refusing,
         "negated": _negated,
         "canaries": _canaries,
+        "known": _known,
+        "pairs": _fair_pairs,
+        "pairs-swapped": _swapped_pairs,
+        "pairs-random": _random_pairs,
+        "pairs-leaked": _leaked_pairs,
+        "pairs-few": _few_pairs,
+        "pairs-long": _long_pairs,
+        "demos": _demos,
+        "demos-leaked": _leaked_demos,
+        "demos-few": _few_demos,
+        "demos-other": _other_demos,
+        "general": _general,
     }
+
+
+def swapped(row: dict[str, Any]) -> dict[str, Any]:
+    return row | {"chosen": row["rejected"], "rejected": row["chosen"]}
+
+
+def told(question: Question, text: str) -> dict[str, Any]:
+    return {"messages": [*question.messages, {"role": "assistant", "content": text}]}
 
 
 def preference(
@@ -267,12 +364,9 @@ def open_world(folder: Path, seed: int, shape: str) -> World:
 
 def _found(world: World) -> None:
     shop, seed = world.shop, world.seed
-    told = demonstrations(world.asked, world.gold, each=DEMONSTRATIONS, seed=seed)
+    texts = demonstrations(world.asked, world.gold, each=DEMONSTRATIONS, seed=seed)
     each = [question for question in world.asked for _ in range(DEMONSTRATIONS)]
-    rows = [
-        {"messages": [*question.messages, {"role": "assistant", "content": text}]}
-        for question, text in zip(each, told, strict=True)
-    ]
+    rows = [told(question, text) for question, text in zip(each, texts, strict=True)]
     shop.put_snapshot("demonstrations", train=rows)
     shop.put_snapshot(
         "prompts",

@@ -176,7 +176,12 @@ def run(
 
 @pytest.fixture
 def snapshot_make(project: Project) -> Callable[..., Snapshot]:
-    def make(kind: str, state: str = "frozen", in_project: Project | None = None) -> Snapshot:
+    def make(
+        kind: str,
+        state: str = "frozen",
+        in_project: Project | None = None,
+        rows: dict[str, int] | None = None,
+    ) -> Snapshot:
         return Snapshot.objects.create(
             project=in_project or project,
             name=f"some {kind}",
@@ -184,7 +189,7 @@ def snapshot_make(project: Project) -> Callable[..., Snapshot]:
             state=state,
             uri="snapshots/x",
             sha256="0" * 64,
-            counts={"rows": {"train": 8, "dev": 2}},
+            counts={"rows": rows or {"train": 8, "dev": 2}},
             frozen_at=timezone.now() if state == "frozen" else None,
         )
 

@@ -15,6 +15,7 @@ from apps.training.models import Alert, Run, RunAttempt, RunInput
 from apps.training.selectors.reference import baseline_of, healthy_like
 from tests.training.reports import report
 from workers.contract import Fault, Finished, Metrics, Opened
+from workers.rules.diagnosis import baseline_from_json
 
 pytestmark = pytest.mark.usefixtures("wire", "artifacts")
 KL = "objective/kl"
@@ -41,8 +42,8 @@ def test_runs_that_differ_in_seed_or_step_size_are_its_reference(
 ) -> None:
     run, fast = trained(), trained(learning_rate=1e-3)
     longer = trained(max_new_tokens=500)
-    assert healthy_like(run) == [fast]
-    assert healthy_like(longer) == []
+    assert healthy_like(run).runs == [fast]
+    assert healthy_like(longer).runs == []
 
 
 def test_runs_with_a_warning_or_other_prompts_are_none(
@@ -53,8 +54,8 @@ def test_runs_with_a_warning_or_other_prompts_are_none(
     Alert.objects.create(run=ill, severity="warning", raised_at=ill.created_at, **alert)
     told = trained()
     Alert.objects.create(run=told, severity="info", raised_at=told.created_at, **alert)
-    assert healthy_like(run) == [told]
-    assert other not in healthy_like(run)
+    assert healthy_like(run).runs == [told]
+    assert other not in healthy_like(run).runs
 
 
 def test_a_baseline_says_what_they_were_like_at_the_same_step(trained: Callable[..., Run]) -> None:
@@ -68,6 +69,26 @@ def test_a_baseline_says_what_they_were_like_at_the_same_step(trained: Callable[
     assert usual.runs == 4
     assert usual.z(50.0) > 4
     assert abs(usual.z(5.5)) < 1
+
+
+def test_where_they_are_too_few_runs_with_inputs_of_the_same_size_are_taken_with_wider_limits(
+    trained: Callable[..., Run], snapshot_make: Callable[..., Snapshot]
+) -> None:
+    """Such as after the reward model, or the prompts, were made again."""
+
+    def prompts(rows: int) -> Snapshot:
+        return snapshot_make("prompts", rows={"train": rows})
+
+    run = trained(inputs=prompts(1000))
+    near = [trained(inputs=prompts(rows)) for rows in (900, 950, 1050, 1100)]
+    trained(inputs=prompts(5000))
+    found = healthy_like(run)
+    assert found.near
+    assert {one.pk for one in found.runs} == {one.pk for one in near}
+    baseline = baseline_of(run)
+    assert baseline is not None
+    assert baseline.at(KL, 52).wider == 1.5
+    assert baseline_from_json(baseline.to_json()).wider == 1.5
 
 
 def test_a_new_run_takes_it_along(

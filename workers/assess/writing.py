@@ -75,6 +75,9 @@ def summary(findings: Sequence[Finding]) -> dict[str, Any]:
             for finding in findings
             if finding.figure is not None and finding.figure.value is not None
         },
+        "temperature": next(
+            (one.facts.get("temperature") for one in findings if one.line == "calibration"), None
+        ),
     }
 
 

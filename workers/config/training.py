@@ -206,8 +206,9 @@ class SFTSettings(AdaptedSettings):
         section=Section.DATA,
     )
     sample_prompts: int = option(
-        4,
-        "Held-out prompts answered at the end, for people to read.",
+        16,
+        "Held-out prompts answered at each evaluation, to see how it behaves and for people to "
+        "read.",
         unit="prompts",
         minimum=0,
         section=Section.BOOKKEEPING,

@@ -164,6 +164,14 @@ def disagreement_reason(spread: float, most: float) -> str:
     return f"{DISAGREE} about this answer: {spread:.2f}, over {most:.2f}"
 
 
+BLOCKED_PHRASE = "Blocked phrase"
+
+
+def blocked_reason(phrase: str) -> str:
+    """Of an answer that holds one of the project's blocked phrases."""
+    return f"{BLOCKED_PHRASE} “{phrase}”"
+
+
 @dataclass(frozen=True, slots=True)
 class ReviewRequested:
     """A response that a person must see before anything is built on it."""

@@ -123,6 +123,8 @@ class JobSpec:
     resume: Resume | None = None
     limits: Limits = field(default_factory=Limits)
     baseline: Mapping[str, Any] = field(default_factory=dict)  # see workers.rules.diagnosis
+    phrases: tuple[str, ...] = ()  # the project's blocked phrases: answers with one go to people
+    reward_temperature: float | None = None  # T of the input `reward`, by its newest assessment
     secret: str = field(default="", repr=False)  # see workers.contract.signing
     version: int = VERSION
 
@@ -161,6 +163,7 @@ def spec_from_json(data: Mapping[str, Any]) -> JobSpec:
     )
     if values.get("resume") is not None:
         values["resume"] = build(Resume, values["resume"], where="job.resume")
+    values["phrases"] = tuple(map(str, values.get("phrases") or ()))
     values["limits"] = build(Limits, values.get("limits") or {}, where="job.limits")
     spec = build(JobSpec, values, where="job")
     if not isinstance(spec.attempt, int) or spec.attempt < 1:

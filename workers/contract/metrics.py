@@ -407,6 +407,26 @@ METRICS = (
     Metric("grpo/between_groups_std", "Standard deviation between groups", "raw score", TRAINING),
     Metric("grpo/rank_agreement", "Rank agreement with the judge", "share", TRAINING),
     Metric("grpo/advantage_abs", "Mean size of the advantages", "", TRAINING),
+    Metric(
+        "masks/answer_share",
+        "Tokens under the loss",
+        "share of the answers' tokens",
+        TRAINING,
+        about="1 where the loss covers the answers and nothing else.",
+    ),
+    Metric("data/truncated_share", "Training rows cut or left out", "share", TRAINING),
+    Metric("data/leaked_share", "Held-out rows that are training rows", "share", TRAINING),
+    Metric(
+        "data/longer_chosen_share", "Pairs whose chosen answer is the longer", "share", TRAINING
+    ),
+    Metric("data/unended_share", "Training rows without an end token", "share", TRAINING),
+    Metric(
+        "data/template_mismatch_share",
+        "Prompts that read otherwise when asked",
+        "share",
+        TRAINING,
+        about="The template shows a prompt otherwise before an answer than when one is asked for.",
+    ),
     Metric("drill/value", "Value", "", TRAINING),
     Metric("drill/value_<n>", "Value", "", TRAINING),
     # --- evaluation ---
@@ -437,6 +457,57 @@ METRICS = (
         about="Pairs with a known answer that the reward gets right.",
         leads=True,
     ),
+    Metric(
+        "eval/trained_accuracy",
+        "Accuracy on pairs it learns from",
+        "share",
+        EVALUATION,
+        about="On fixed ones. Far over the held-out accuracy they are memorised.",
+    ),
+    Metric(
+        "eval/trained_loss",
+        "Loss on rows it learns from",
+        "nats per token",
+        EVALUATION,
+        about="On fixed ones. Far under the held-out loss they are memorised.",
+    ),
+    Metric(
+        "eval/general_loss",
+        "Loss on general rows",
+        "nats per token",
+        EVALUATION,
+        about="Of the input 'general'. A rise is what the training unlearns.",
+    ),
+    Metric(
+        "eval/log_ratio_size",
+        "Distance from the reference on fixed pairs",
+        "nats per token",
+        EVALUATION,
+        about="Mean size of log π − log π_ref. 0 before the first step.",
+    ),
+    Metric(
+        "eval/longer_excess",
+        "Longer answers preferred, less what people do",
+        "share",
+        EVALUATION,
+        about="Share of held-out pairs whose longer answer it prefers, less people's.",
+    ),
+    Metric(
+        "eval/length_correlation",
+        "Rank correlation of held-out margins with length",
+        "",
+        EVALUATION,
+        about="Of a pair's margin with how much longer its chosen answer is.",
+    ),
+    Metric("eval/margin_size", "Median size of a held-out margin", "raw score", EVALUATION),
+    Metric(
+        "eval/temperature",
+        "Temperature at which margins are calibrated",
+        "",
+        EVALUATION,
+        about="Over 1 it is over-confident.",
+    ),
+    Metric("ensemble/correlation", "Correlation of the members' margins", "", EVALUATION),
     Metric("eval/kl", "KL on fixed prompts", "nats per sequence", EVALUATION, leads=True),
     Metric(
         "eval/reward_data_accuracy",
@@ -563,6 +634,7 @@ METRICS = (
             Alias("verl", "response_length/clip_ratio", "one less"),
         ),
     ),
+    Metric("response/length_to_rows", "Length against the rows' answers", "×", BEHAVIOUR),
     Metric(
         "response/length_ratio", "Length against the reference's", "× the reference's", BEHAVIOUR
     ),

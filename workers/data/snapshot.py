@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from workers.contract.events import Fault, RecipeError
 from workers.contract.jobs import PEOPLE
@@ -21,6 +21,7 @@ TRAIN = "train"
 PAIRS = "pairs"  # the one file of pairs without labels
 Observer = Callable[[Path, str, int], None]  # folder, split, rows
 _observers: list[Observer] = []
+Row = TypeVar("Row")
 
 
 def observe(report: Observer | None) -> None:
@@ -131,6 +132,15 @@ def read_judged_answers(folder: Path, split: str = TRAIN) -> list[JudgedAnswer]:
     """Single answers, or both answers of each pair: the chosen one desirable, the rejected one not.
     The ties of a snapshot with soft labels say neither, and give none."""
     return [answer for row, where in _rows(folder, split) for answer in _judged(row, where)]
+
+
+def read_every(folder: Path, read: Callable[[Path, str], list[Row]]) -> list[Row]:
+    """Rows of all files of a snapshot, by one of the functions above."""
+    splits = [
+        *([TRAIN] if (folder / f"{TRAIN}.jsonl").exists() else []),
+        *evaluation_splits(folder),
+    ]
+    return [row for split in splits for row in read(folder, split)]
 
 
 def read_pairs(folder: Path) -> list[UnlabelledPair]:

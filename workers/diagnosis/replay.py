@@ -1,7 +1,7 @@
 """The diagnosis afterwards: over a stored run, or one trained elsewhere."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from workers.contract.events import Evidence
@@ -47,7 +47,7 @@ def diagnose(
         engine.check(step, metrics)
     if failure is not None:
         engine.ended(*failure)
-    findings = list(engine.findings)
+    findings = [replace(one, cleared_step=engine.cleared(one.rule)) for one in engine.findings]
     known = {name for one in findings for name in names_of(one.rule)}
     findings += [one for one in map(_heard, evidence) if one and one.rule not in known]
     findings.sort(key=lambda one: (one.start_step, one.depth, one.step))

@@ -18,6 +18,7 @@ from workers.contract.events import Alert, ReviewRequested, Sample, disagreement
 from workers.grpo.metrics import Judged
 from workers.ppo.evaluation import CANARY_PAIRS, ROLES
 from workers.rules.engine import CUT_ANSWERS
+from workers.samples import blocked_answers
 from workers.trainers.trainer_bridge import Reporter
 
 HELD_OUT, OWN = "eval_held_out_score", "eval_score"
@@ -161,9 +162,12 @@ def tell_silence(context: RunContext, *, step: int) -> None:
 
 
 def ask_people(context: RunContext, judged: Judged, *, threshold: float | None, step: int) -> None:
-    """Answers that a rule sends to people, then those an ensemble disagrees about most; the worst
-    few of a step. Each goes out as a sample too, with its parts beside it."""
-    reasons = _reasons(judged, threshold)
+    """Answers with a blocked phrase, then those that a rule sends to people, then those an ensemble
+    disagrees about most; the worst few of a step. Each goes out as a sample too, with its parts
+    beside it."""
+    blocked = blocked_answers(context, judged.texts)
+    reasons = list(blocked.items())
+    reasons += [(i, reason) for i, reason in _reasons(judged, threshold) if i not in blocked]
     for i, reason in reasons[:REVIEWS_PER_STEP]:
         context.emit(
             ReviewRequested(

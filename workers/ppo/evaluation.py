@@ -13,14 +13,12 @@ from workers import ranks
 from workers.behaviour import Watch
 from workers.config.policy import OptimisedSettings, PPOSettings
 from workers.context import RunContext
-from workers.contract.events import Fault, RecipeError, ReviewRequested, Sample, disagreement_reason
+from workers.contract.events import ReviewRequested, Sample, disagreement_reason
+from workers.data.known import known_pairs
 from workers.data.snapshot import (
-    TRAIN,
     Messages,
     Preference,
     as_drawn,
-    evaluation_splits,
-    read_preferences,
 )
 from workers.models.forward import Reference
 from workers.ppo.distributed import by_first
@@ -31,7 +29,7 @@ from workers.rewards.source import RewardSource, Scores, calibrate
 from workers.rl.losses import masked_sum
 from workers.rollouts.drawing import Answer, answer
 from workers.rollouts.local import Sampling, derive_seed
-from workers.samples import AuditSample, choose, pick, publish
+from workers.samples import AuditSample, blocked_answers, pick, publish
 
 if TYPE_CHECKING:
     from workers.config.grpo import GRPOSettings
@@ -90,9 +88,11 @@ def measure_baseline(
     *,
     seed: int,
     watch: Watch | None = None,
+    temperature: float | None = None,
 ) -> Baseline | None:
     """`baseline_answers` answers to each evaluation prompt, scored; None where none are wanted.
-    What `watch` counts is counted in them too."""
+    What `watch` counts is counted in them too. `temperature`: of the reward model, by its
+    assessment."""
     draws = settings.baseline_answers
     if draws == 0:
         return None
@@ -121,6 +121,7 @@ def measure_baseline(
             high=float(np.quantile(scores, HIGH)),
             length=float(np.mean([given.tokens for given in answers])),
             deviation=float(scores.std()),
+            temperature=temperature or TEMPERATURE,
             kept=kept,
             behaviour=behaviour,
         )
@@ -165,7 +166,7 @@ def read_probes(context: RunContext) -> RewardProbes:
     """The same pairs in every attempt of a run."""
     return RewardProbes(
         {
-            metric: _chosen(context, role)
+            metric: known_pairs(context, role, most=MOST_PAIRS)
             for role, metric in ROLES.items()
             if context.has_input(role)
         }
@@ -199,23 +200,6 @@ def protocol_number(prompt_ids: Sequence[Sequence[int]], sampling: Sampling) -> 
     ]
     digest = hashlib.sha256(json.dumps(how).encode()).digest()
     return float(int.from_bytes(digest[:4], "big") >> 1)
-
-
-def _chosen(context: RunContext, role: str) -> list[Preference]:
-    """At most `MOST_PAIRS`, by seed: held-out rows where there are any. Ties teach nothing."""
-    folder = context.input_path(role)
-    rows: list[Preference] = []
-    for split in evaluation_splits(folder):
-        rows += _decided(read_preferences(folder, split))
-    rows = rows or _decided(read_preferences(folder, TRAIN))
-    if not rows:
-        told = f"the input '{role}' has no pair of which one answer is the better"
-        raise RecipeError("no_rows", Fault.DATA, told)
-    return [rows[i] for i in choose(len(rows), MOST_PAIRS, derive_seed(context.spec.seed, role))]
-
-
-def _decided(rows: Sequence[Preference]) -> list[Preference]:
-    return [row for row in rows if row.chosen != row.rejected and row.confidence > 0.5]
 
 
 SAMPLES_PER_STEP = 3
@@ -302,12 +286,15 @@ def sample(context: RunContext, rollout: Rollout, scores: Scores, *, step: int) 
 def ask_people(
     context: RunContext, rollout: Rollout, scores: Scores, *, threshold: float | None, step: int
 ) -> None:
-    """Answers that people must see, the worst few of a step: those that a rule sends to them, and
-    those that an ensemble disagrees about most. Each goes out as a sample too, with the score of
-    every component beside it."""
-    reasons = _reasons(scores, threshold)
+    """Answers that people must see, the worst few of a step: those with a blocked phrase, those
+    that a rule sends to them, and those that an ensemble disagrees about most. Each goes out as a
+    sample too, with the score of every component beside it."""
+    blocked = blocked_answers(context, rollout.responses.texts)
+    reasons = blocked | {
+        i: reason for i, reason in _reasons(scores, threshold).items() if i not in blocked
+    }
     spread = scores.disagreement or [0.0] * len(scores.values)
-    for i in sorted(reasons, key=lambda i: -spread[i])[:REVIEWS_PER_STEP]:
+    for i in sorted(reasons, key=lambda i: (i not in blocked, -spread[i]))[:REVIEWS_PER_STEP]:
         context.emit(
             ReviewRequested(
                 step=step,

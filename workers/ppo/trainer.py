@@ -268,6 +268,7 @@ class TrainerParts:
                 self.settings,
                 seed=self.context.spec.seed,
                 watch=self.watch,
+                temperature=self.context.spec.reward_temperature,
             )
         self.state.baseline = found.to_json() if found else None
         if found:

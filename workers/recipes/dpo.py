@@ -17,8 +17,10 @@ from peft import PeftModel
 from transformers import PreTrainedTokenizerBase, set_seed
 from trl import DPOConfig
 
+from workers.behaviour import Copies
 from workers.config.training import DPOSettings, SampledSettings
 from workers.context import RunContext
+from workers.data.known import known_pairs
 from workers.data.snapshot import (
     TRAIN,
     JudgedAnswer,
@@ -36,21 +38,33 @@ from workers.models.loading import (
     on_half_gpu,
     parameter_count,
     readable_length,
+    stop_ids,
     trained_parameter_count,
 )
-from workers.models.lora import attach_policy_lora
+from workers.models.lora import attach_policy_lora, body_of
 from workers.preflight.findings import Parts
 from workers.preflight.minimal import settings_of
 from workers.trainers.dpo import (
     Pair,
     PairTrainer,
     Precomputed,
-    Probe,
     encode_pairs,
     loss_arguments,
     precompute,
     reference_key,
 )
+from workers.trainers.probes import (
+    GENERAL,
+    HELD_OUT,
+    KNOWN,
+    MOST_KNOWN,
+    TRAINED,
+    Asked,
+    FixedRows,
+    Probe,
+    general_rows,
+)
+from workers.trainers.row_checks import leaked_share, longer_chosen_share, row_figures
 from workers.trainers.trainer_bridge import (
     Reporter,
     check_batches,
@@ -79,6 +93,12 @@ def run(context: RunContext) -> dict[str, Any]:
         dropped=len(splits[TRAIN]) - len(pairs[TRAIN]),
         cut=sum(pair.chosen.truncated or pair.rejected.truncated for pair in pairs[TRAIN]),
     )
+    figures = (
+        rows.figures
+        | leaked_share(*([(r.prompt, r.chosen, r.rejected) for r in of] for of in watched.values()))
+        | start.row_figures([(row.prompt, row.chosen) for row in splits[TRAIN]])
+        | longer_chosen_share([(row.chosen, row.rejected) for row in splits[TRAIN]])
+    )
     looked = look_before(context, "dpo", settings, start, rows)
     if settings.preflight:
         return {"step": 0, "preflight": looked}
@@ -87,7 +107,17 @@ def run(context: RunContext) -> dict[str, Any]:
         known = _ask_reference(context, settings, reference, pairs, tokenizer.pad_token_id)
         pairs = known.joined(pairs)
 
-    reporter, probe = watchers(context, settings, start, [r.prompt for r in watched["held_out"]])
+    known_pairs = _known_pairs(context, start)
+    reporter, probe = watchers(
+        context,
+        settings,
+        start,
+        [(row.prompt, row.chosen) for row in watched["held_out"]],
+        learned=[row.chosen for row in splits[TRAIN]],
+        beta=settings.beta,
+        pairs={TRAINED: pairs[TRAIN], HELD_OUT: pairs["held_out"], KNOWN: known_pairs},
+        figures=figures,
+    )
     trainer = PairTrainer(
         model=policy,
         args=dpo_config(context, settings, start.max_length),
@@ -119,6 +149,11 @@ class Start:
     tokenizer: PreTrainedTokenizerBase
     max_length: int
 
+    def row_figures(self, rows: Sequence[tuple[Messages, str]]) -> dict[str, float]:
+        """Of training rows, through the template: `workers.trainers.row_checks`."""
+        ends = stop_ids(body_of(self.policy), self.tokenizer)
+        return row_figures(self.tokenizer, rows, ends)
+
 
 @dataclass(frozen=True, slots=True)
 class Rows:
@@ -127,6 +162,10 @@ class Rows:
     trained: int
     dropped: int
     cut: int
+
+    @property
+    def figures(self) -> dict[str, float]:
+        return {"data/truncated_share": (self.dropped + self.cut) / (self.trained + self.dropped)}
 
 
 def begin(context: RunContext, settings: SampledSettings) -> Start:
@@ -165,23 +204,43 @@ def look_before(
 
 
 def watchers(
-    context: RunContext, settings: SampledSettings, start: Start, held_out: Sequence[Messages]
+    context: RunContext,
+    settings: SampledSettings,
+    start: Start,
+    asked: Sequence[Asked],
+    *,
+    learned: Sequence[str],
+    beta: float,
+    figures: Mapping[str, float],
+    pairs: Mapping[str, Sequence[Pair]] | None = None,
 ) -> tuple[Reporter, Probe]:
-    """The callbacks of a training: what reports it, and what answers the distinct prompts among
-    those `held_out`."""
-    reporter = Reporter(context, settings)
-    prompts = list({repr(prompt): prompt for prompt in held_out}.values())
+    """The callbacks of a training: what reports it, and what asks the policy. `learned`: the
+    answers whose copies are looked for; `figures` of the training rows, known before it."""
+    reporter = Reporter(context, settings, rows=figures)
+    general = general_rows(context, start.tokenizer, start.max_length)
     probe = Probe(
         context,
         settings,
         start.policy,
-        start.reference,
         start.tokenizer,
-        prompts,
+        asked,
         start.max_length,
-        look=reporter.look,
+        reporter.look,
+        reference=start.reference,
+        rows=FixedRows.drawn(context.spec.seed, pairs=pairs, texts={GENERAL: general}),
+        copies=Copies(learned),
+        beta=beta,
     )
+    reporter.histograms = probe.histograms
     return reporter, probe
+
+
+def _known_pairs(context: RunContext, start: Start) -> list[Pair]:
+    """Pairs whose better answer is known, where the run has them."""
+    if not context.has_input("canaries"):
+        return []
+    rows = known_pairs(context, "canaries", most=MOST_KNOWN)
+    return encode_pairs(start.tokenizer, rows, start.max_length)
 
 
 def train_and_sum_up(

@@ -257,6 +257,7 @@ class Outside:
             self.settings,
             seed=self.context.spec.seed,
             watch=self.watch,
+            temperature=self.context.spec.reward_temperature,
         )
         reporter.mark = self.baseline.to_json() if self.baseline else None
         if self.baseline:

@@ -24,6 +24,7 @@ from workers.recipes.dpo import (
     watchers,
 )
 from workers.trainers.kto import AnswerTrainer, balanced_weight, encode_answers
+from workers.trainers.row_checks import leaked_share
 from workers.trainers.trainer_bridge import check_batches, trainer_arguments, validation_split
 
 CONFIG = KTOSettings
@@ -60,7 +61,20 @@ def run(context: RunContext) -> dict[str, Any]:
         undesirable_weight=settings.undesirable_weight,
         max_length=start.max_length,
     )
-    reporter, probe = watchers(context, settings, start, [r.prompt for r in watched["held_out"]])
+    figures = (
+        rows.figures
+        | leaked_share(*([(r.prompt, r.response) for r in of] for of in watched.values()))
+        | start.row_figures([(r.prompt, r.response) for r in splits[TRAIN]])
+    )
+    reporter, probe = watchers(
+        context,
+        settings,
+        start,
+        [(row.prompt, row.response) for row in watched["held_out"] if row.desirable],
+        learned=[row.response for row in splits[TRAIN] if row.desirable],
+        beta=settings.beta,
+        figures=figures,
+    )
     trainer = AnswerTrainer(
         model=start.policy,
         args=config,

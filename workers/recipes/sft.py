@@ -15,11 +15,12 @@ from peft import PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, set_seed
 from trl import SFTConfig
 
+from workers.behaviour import Copies
 from workers.config.training import SFTSettings
 from workers.context import RunContext
 from workers.contract.events import Alert, Fault, RecipeError
-from workers.data.batches import Encoded, encode_fitting, encode_pair, encode_turns, truncated_share
-from workers.data.snapshot import Demonstration, Messages, evaluation_splits, read_demonstrations
+from workers.data.batches import Encoded, encode_pair, encode_turns, truncated_share
+from workers.data.snapshot import Demonstration, evaluation_splits, read_demonstrations
 from workers.layouts.shards import Shares
 from workers.models.forward import can_share_rows
 from workers.models.loading import (
@@ -30,14 +31,14 @@ from workers.models.loading import (
     parameter_count,
     pick_device,
     readable_length,
+    stop_ids,
     trained_parameter_count,
 )
 from workers.models.lora import attach_policy_lora, body_of
 from workers.preflight.findings import Parts
 from workers.preflight.minimal import settings_of
-from workers.rollouts.drawing import answer
-from workers.rollouts.local import Sampling
-from workers.samples import choose, emit_samples
+from workers.trainers.probes import GENERAL, TRAINED, FixedRows, Probe, general_rows
+from workers.trainers.row_checks import leaked_share, row_figures
 from workers.trainers.sft import (
     BaseShape,
     DemonstrationTrainer,
@@ -95,7 +96,32 @@ def run(context: RunContext) -> dict[str, Any]:
         looked = context.look_before("sft", settings, parts).summary()
     if settings.preflight:
         return {"step": 0, "preflight": looked}
-    reporter = Reporter(context, settings)
+    figures = (
+        {"data/truncated_share": train_rows.longer}
+        | leaked_share(*([(r.prompt, r.response) for r in of] for of in (training, held_out)))
+        | row_figures(
+            tokenizer, [(r.prompt, r.response) for r in training], stop_ids(body, tokenizer)
+        )
+    )
+    reporter = Reporter(context, settings, rows=figures)
+    probe = Probe(
+        context,
+        settings,
+        model,
+        tokenizer,
+        [(row.prompt, row.response) for row in held_out],
+        max_length,
+        reporter.look,
+        rows=FixedRows.drawn(
+            context.spec.seed,
+            texts={
+                TRAINED: train_rows.encoded,
+                GENERAL: general_rows(context, tokenizer, max_length),
+            },
+        ),
+        copies=Copies(row.response for row in training),
+    )
+    reporter.histograms = probe.histograms
     trainer = DemonstrationTrainer(
         model=model,
         args=sft_config(context, settings, max_length),
@@ -103,18 +129,17 @@ def run(context: RunContext) -> dict[str, Any]:
         train_rows=train_rows.encoded,
         eval_rows=eval_rows.encoded,
         tokenizer=tokenizer,
-        callbacks=[reporter],
+        callbacks=[reporter, probe],
         shares=Shares.of(context.spec.layout),
     )
+    probe.whole = trainer.whole
     train(context, trainer)
 
     step, imitation = trainer.state.global_step, None
     if context.stopped != "cancel":
-        room = max(1, max_length - settings.sample_max_new_tokens)
-        prompts, ids = encode_fitting(tokenizer, [row.prompt for row in held_out], room)
+        probe.show(step)
         with trainer.whole() as whole:
             if whole is not None:
-                _show_samples(context, settings, body_of(whole), tokenizer, prompts, ids, step)
                 imitation = _imitation(context, settings, body_of(whole), tokenizer, held_out, step)
     return {
         "step": step,
@@ -178,25 +203,6 @@ def _imitation(
     else:
         report_departures(context, step, imitation)
     return imitation
-
-
-def _show_samples(
-    context: RunContext,
-    settings: SFTSettings,
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    prompts: list[Messages],
-    ids: list[list[int]],
-    step: int,
-) -> None:
-    """Answers to a few held-out prompts, the same ones in every run of this seed."""
-    chosen = choose(len(prompts), settings.sample_prompts, context.spec.seed)
-    if not chosen:
-        return
-    model.eval()
-    sampling = Sampling(settings.sample_max_new_tokens, seed=context.spec.seed)
-    answers = answer(model, tokenizer, [ids[i] for i in chosen], sampling)
-    emit_samples(context, step, [prompts[i] for i in chosen], answers)
 
 
 def _split(

@@ -111,6 +111,12 @@ def answer_length(text: Encoded) -> int:
     return len(text.ids) - answer_start(text) - others
 
 
+def tokens_of_answers(texts: Sequence[Encoded]) -> int:
+    """Tokens of the texts' answers as they were encoded, however they are labelled afterwards; the
+    first token of a text is none that could be learnt."""
+    return sum(text.response_length - (text.prompt_length == 0) for text in texts)
+
+
 def with_output_layer(model: nn.Module) -> nn.Module:
     """The model as a trainer passes it, or what distributed training has wrapped: the wrapper must
     be called, but only the model inside knows its output layer."""

@@ -24,7 +24,8 @@ class Finding:
     is the run's own course against its past. `value` and `expected` are in `unit`. The start may
     lie up to `slack` steps later than it says. `suspects` are stages further out that would show in
     the same way; `experiment` tells them apart. A `symptom` is what a guardrail crossed: it says
-    that something is wrong, and not what.
+    that something is wrong, and not what. Since `cleared_step` the metric has lain well inside its
+    limit again.
     """
 
     stage: str
@@ -42,6 +43,7 @@ class Finding:
     samples: tuple[str, ...] = ()
     suspects: tuple[str, ...] = ()
     experiment: str = ""
+    cleared_step: int | None = None
 
     @property
     def depth(self) -> int:
@@ -269,11 +271,13 @@ Series = Mapping[str, Sequence[tuple[int, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class Usual:
-    """Mean over runs of a metric's average around a step, and its deviation between runs."""
+    """Mean over runs of a metric's average around a step, and its deviation between runs. Limits
+    are to be `wider` times as wide, where those runs had other inputs."""
 
     mean: float
     deviation: float
     runs: int
+    wider: float = 1.0
 
     def z(self, value: float, least: float = 0.0) -> float:
         """How far out a further run lies, as a standard normal deviate: t of the prediction error
@@ -292,13 +296,15 @@ class Usual:
 
 @dataclass(frozen=True)
 class Baseline:
-    """Means per run in buckets of `WIDTH` steps: {metric: {bucket: [mean of each run]}}."""
+    """Means per run in buckets of `WIDTH` steps: {metric: {bucket: [mean of each run]}}. `wider`
+    than 1 where those runs had other inputs of the same sizes."""
 
     means: Mapping[str, Mapping[int, Sequence[float]]] = field(default_factory=dict)
     checks: Mapping[str, int] = field(default_factory=dict)
+    wider: float = 1.0
 
     @classmethod
-    def of(cls, runs: Iterable[Series]) -> "Baseline":
+    def of(cls, runs: Iterable[Series], *, wider: float = 1.0) -> "Baseline":
         means: dict[str, dict[int, list[float]]] = {}
         checks: dict[str, int] = {}
         for series in runs:
@@ -311,7 +317,7 @@ class Baseline:
                 for bucket, values in buckets.items():
                     mean = math.fsum(values) / len(values)
                     means.setdefault(name, {}).setdefault(bucket, []).append(mean)
-        return cls(means, checks)
+        return cls(means, checks, wider)
 
     def at(self, metric: str, step: int) -> Usual | None:
         """None where too few healthy runs came this far, or said too little."""
@@ -320,10 +326,11 @@ class Baseline:
             return None
         mean = math.fsum(values) / len(values)
         variance = math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
-        return Usual(mean, math.sqrt(variance), len(values))
+        return Usual(mean, math.sqrt(variance), len(values), self.wider)
 
     def to_json(self) -> dict[str, Any]:
         return {
+            "wider": self.wider,
             "looks": dict(self.checks),
             "means": {
                 name: {str(bucket): list(values) for bucket, values in buckets.items()}
@@ -339,6 +346,7 @@ def baseline_from_json(data: Mapping[str, Any]) -> Baseline:
             for name, buckets in data.get("means", {}).items()
         },
         dict(data.get("looks", {})),
+        float(data.get("wider", 1.0)),
     )
 
 

@@ -44,6 +44,7 @@ from workers.rules.tests import TESTS, Check, Memory, MetricValues
 log = logging.getLogger(__name__)
 
 CLEAR_AFTER = 10  # checks well inside that end a problem
+CALM = 3  # such checks from which a finding is said to have cleared
 COOLDOWN = 20  # checks between two alerts of a rule
 ADJUST_AGAIN = 10  # checks after which a problem that stays is adjusted again
 MOST_ADJUSTMENTS = 3  # per problem
@@ -303,6 +304,12 @@ class Engine:
         """How often a rule has judged."""
         return int(self._memory.get(rule, {}).get("checks", 0))
 
+    def cleared(self, rule: str) -> int | None:
+        """Since which step a rule that fired has lain well inside its limit, for `CALM` checks at
+        least; None where it does not."""
+        memory = self._memory.get(rule, {})
+        return memory.get("calm_since") if memory.get("calm", 0) >= CALM else None
+
     def is_crossed(self, rule: str) -> bool:
         """Whether the last check of a rule that warns or stops was beyond its limit."""
         acts = any(one.name == rule and one.action not in ("", OFF) for one in self.rules)
@@ -483,7 +490,7 @@ def _fires(rule: Rule, memory: Memory, step: int, reading: Reading) -> bool:
     now = memory["checks"]
     since = now - memory.get("fired_at", -COOLDOWN)
     if memory.get("raised"):
-        memory["calm"] = memory["calm"] + 1 if reading.clear else 0
+        _count_calm(memory, step, reading)
         memory["raised"] = memory["calm"] < CLEAR_AFTER
         again = rule.action == ADJUST and memory["times"] < MOST_ADJUSTMENTS
         if not (again and often and since >= ADJUST_AGAIN):
@@ -492,10 +499,20 @@ def _fires(rule: Rule, memory: Memory, step: int, reading: Reading) -> bool:
     else:
         if not often or since < COOLDOWN:
             return False
-        memory.update(raised=True, calm=0, times=1)
+        memory.update(raised=True, calm=0, calm_since=None, times=1)
     memory["fired_at"] = now
     memory.pop("trend", None)  # what is off the trend now begins a new one
     return True
+
+
+def _count_calm(memory: Memory, step: int, reading: Reading) -> None:
+    """Checks in a row that lay well inside, and since which step."""
+    if not reading.clear:
+        memory.update(calm=0, calm_since=None)
+        return
+    memory["calm"] += 1
+    if memory["calm"] == 1:
+        memory["calm_since"] = step
 
 
 def _message(rule: Rule, reading: Reading) -> str:

@@ -71,6 +71,7 @@ _ALL = (
     Experiment(
         "fewer_epochs", "Try one pass over each batch", "one_change", {"update_epochs": "1"}
     ),
+    Experiment("fewer_passes", "Try one pass over the rows", "one_change", {"epochs": "1"}),
     Experiment("higher_kl", "Try four times the KL penalty", "one_change", {"kl_coef": 4.0}),
     Experiment("more_entropy", "Try a bonus on entropy", "one_change", {"entropy_coef": "0.01"}),
 )
@@ -85,10 +86,10 @@ def present_id(name: str) -> str:
 
 # From the outside in: what to try first when this stage broke first.
 NEXT: dict[str, tuple[str, ...]] = {
-    "data": ("canaries", "reward_plot", "minimal"),
+    "data": ("canaries", "reward_plot", "fewer_passes", "minimal"),
     "evaluation": ("protocol", "reward_plot", "canaries"),
     "reward": ("canaries", "reward_plot", "rescore", "minimal"),
-    "policy": ("kl_reference", "slower", "fewer_epochs", "higher_kl", "minimal"),
+    "policy": ("kl_reference", "slower", "fewer_epochs", "fewer_passes", "higher_kl", "minimal"),
     "critic": ("critic_fit", "reward_plot", "slower"),
     "exploration": ("reward_plot", "more_entropy", "higher_kl"),
     "freshness": ("sampler", "kl_reference", "minimal"),

@@ -16,6 +16,7 @@ from workers.rules.rule import (
     of,
     over,
     under,
+    unlike_healthy_runs,
     warns,
 )
 
@@ -71,6 +72,22 @@ EVALUATION = (
 )
 
 REWARD = (
+    Rule(
+        name="reward_unusual",
+        title="The calibrated reward is unlike that of healthy runs",
+        **of("reward", ROLLOUTS),
+        **unlike_healthy_runs("reward/calibrated_mean", "", "calibrated score", effect=0.1),
+        **explains("reward_plot"),
+        page="unlike-healthy-runs",
+    ),
+    Rule(
+        name="length_unusual",
+        title="Answers are unlike those of healthy runs in length",
+        **of("reward", ROLLOUTS),
+        **unlike_healthy_runs("response/length", "", "tokens", effect=2.0, times=1.3),
+        **explains("reward_plot"),
+        page="unlike-healthy-runs",
+    ),
     Rule(
         name="held_out_down",
         title="The held-out score falls while the reward rises",

@@ -196,7 +196,7 @@ def judged(test: str, unit: str, *metrics: str, **given: Any) -> Part:
 
 
 def unlike_healthy_runs(metric: str, bound: str, unit: str, **given: Any) -> Part:
-    """z past 3.5 against healthy runs at the same step."""
+    """z past 3.5 against healthy runs at the same step; on either side without a `bound`."""
     return judged("unusual", unit, metric, z=3.5, **given) | {"bound": bound, "patience": (3, 5)}
 
 

@@ -8,6 +8,7 @@ runs of the same kind (`unusual`) they are narrow. How often healthy runs alarm 
 docs/guardrails.md, docs/diagnosis.md.
 """
 
+from workers.rules.on_rows import ROWS_DATA, ROWS_POLICY, ROWS_REWARD
 from workers.rules.outer_stages import DATA, EVALUATION, REWARD
 from workers.rules.rule import (
     ALL,
@@ -204,6 +205,16 @@ CRITIC = (
 
 EXPLORATION = (
     Rule(
+        name="entropy_unusual",
+        title="Entropy is unlike that of healthy runs",
+        **of("exploration", ROLLOUTS),
+        **unlike_healthy_runs(
+            "objective/entropy_per_token", "", "nats per token", effect=0.1, times=1.3
+        ),
+        **explains("more_entropy"),
+        page="unlike-healthy-runs",
+    ),
+    Rule(
         name="entropy_floor",
         title="The policy has stopped exploring",
         **of("exploration", ROLLOUTS),
@@ -386,9 +397,12 @@ DIAGNOSIS = (
 
 RULES: tuple[Rule, ...] = (
     *DATA,
+    *ROWS_DATA,
     *EVALUATION,
     *REWARD,
+    *ROWS_REWARD,
     *POLICY,
+    *ROWS_POLICY,
     *CRITIC,
     *EXPLORATION,
     *FRESHNESS,

@@ -21,6 +21,7 @@ JUMP_WINDOW, JUMP_LEAST = 50, 20
 BREAK_WINDOW, BREAK_LEAST = 30, 20
 FLAT_CHECKS = 20
 GAP_WINDOW = 20
+OTHER_INPUTS = "those runs had other inputs of the same sizes, so limits are {:g} times as wide"
 
 Memory = dict[str, Any]
 MetricValues = Mapping[str, float]
@@ -59,10 +60,44 @@ def first(rule: Rule, memory: Memory, metrics: MetricValues, check: Check) -> Re
     return against(rule, value / begun, now=value, first=begun) if begun > 0 else None
 
 
-def fallen(rule: Rule, memory: Memory, metrics: MetricValues, check: Check) -> Reading:
-    """How far under the first value it lies."""
-    begun = memory.setdefault("first", metrics[rule.metric])
-    return against(rule, begun - metrics[rule.metric], now=metrics[rule.metric], first=begun)
+def fallen(rule: Rule, memory: Memory, metrics: MetricValues, check: Check) -> Reading | None:
+    """How far under the first value it lies; with `relative` in shares of that one's size."""
+    value = metrics[rule.metric]
+    begun = memory.setdefault("first", value)
+    size = abs(begun) if rule.given.get("relative") else 1.0
+    return against(rule, (begun - value) / size, now=value, first=begun) if size > 0 else None
+
+
+def risen(rule: Rule, memory: Memory, metrics: MetricValues, check: Check) -> Reading:
+    """How far over the first value it lies."""
+    value = metrics[rule.metric]
+    begun = memory.setdefault("first", value)
+    return against(rule, value - begun, now=value, first=begun)
+
+
+def apart(rule: Rule, memory: Memory, metrics: MetricValues, check: Check) -> Reading:
+    """The first metric less the second."""
+    one, other = metrics[rule.metric], metrics[rule.metrics[1]]
+    return against(rule, one - other, now=one, beside=other)
+
+
+def departs(rule: Rule, memory: Memory, metrics: MetricValues, check: Check) -> Reading:
+    """How far it lies from what it must be, `exactly`."""
+    value = metrics[rule.metric]
+    return replace(
+        against(rule, abs(value - rule.given["exactly"]), now=value),
+        expected=f"exactly {rule.given['exactly']:g}",
+    )
+
+
+def unimitated(rule: Rule, memory: Memory, metrics: MetricValues, check: Check) -> Reading:
+    """A ratio outside of 1/limit … limit, while the second metric, a loss, is under `share` of its
+    first value."""
+    ratio, loss = metrics[rule.metric], metrics[rule.metrics[1]]
+    begun = memory.setdefault("first", loss)
+    far = max(ratio, 1 / ratio) if ratio > 0 else math.inf
+    reading = against(rule, min(far, 1e6), ratio=ratio, loss=loss, first_loss=begun)
+    return _matters(reading, loss <= rule.given["share"] * begun)
 
 
 def floor(rule: Rule, memory: Memory, metrics: MetricValues, check: Check) -> Reading:
@@ -131,6 +166,30 @@ def median_of(rule: Rule, memory: Memory, metrics: MetricValues, check: Check) -
         return reading
     begun = next(at for at, one in kept if against(rule, one).crossed)
     return replace(reading, start_step=memory.setdefault("since", begun))
+
+
+def median_of_first(
+    rule: Rule, memory: Memory, metrics: MetricValues, check: Check
+) -> Reading | None:
+    """The median of the last `window` checks over the very first value."""
+    value = metrics[rule.metric]
+    begun = memory.setdefault("first", value)
+    kept = _remember(memory, "kept", value, rule.given["window"])
+    if len(kept) < rule.given["window"] or begun <= 0:
+        return None
+    return against(rule, median(kept) / begun, now=value, first=begun)
+
+
+def chance(rule: Rule, memory: Memory, metrics: MetricValues, check: Check) -> Reading | None:
+    """The median of the last `window` checks of the first metric, while that of the second is over
+    `known_over`."""
+    window = rule.given["window"]
+    held_out = _remember(memory, "held_out", metrics[rule.metric], window)
+    known = _remember(memory, "known", metrics[rule.metrics[1]], window)
+    if len(held_out) < window:
+        return None
+    reading = against(rule, median(held_out), accuracy_on_its_own=median(known))
+    return _matters(reading, median(known) > rule.given["known_over"])
 
 
 def burst(rule: Rule, memory: Memory, metrics: MetricValues, check: Check) -> Reading | None:
@@ -319,7 +378,7 @@ def canaries(rule: Rule, memory: Memory, metrics: MetricValues, check: Check) ->
     both, or on the known ones where there are no others), blind (not above chance).
     """
     known = metrics[rule.metric]
-    own = metrics.get("eval/reward_data_accuracy")
+    own = metrics.get(rule.given.get("own", "eval/reward_data_accuracy"))
     error = 0.5 / math.sqrt(max(1.0, metrics.get("eval/canary_pairs", 64.0)))
     wrong = known < 0.5 - 2 * error
     off = {
@@ -333,27 +392,33 @@ def canaries(rule: Rule, memory: Memory, metrics: MetricValues, check: Check) ->
 
 def unusual(rule: Rule, memory: Memory, metrics: MetricValues, check: Check) -> Reading | None:
     """Against healthy runs at the same step: z of the mean of the last checks past `z` on the
-    rule's side, and an effect of at least `effect` (of the metric), or `times` the usual mean. None
-    without a baseline."""
+    rule's side (on either where it has none), and an effect of at least `effect` (of the metric),
+    or `times` the usual mean. None without a baseline."""
     usual = check.baseline.at(rule.metric, check.step) if check.baseline else None
     kept = _remember(memory, "kept", metrics[rule.metric], WIDTH)
     if usual is None or len(kept) < rule.given.get("need", 3):
         return None
-    value = _mean(kept)
+    value, wider = _mean(kept), usual.wider
     difference, z = value - usual.mean, usual.z(value)
-    far = abs(difference) >= rule.given["effect"]
+    far = abs(difference) >= wider * rule.given["effect"]
     if "times" in rule.given:
-        far = far and value >= rule.given["times"] * abs(usual.mean)
-    on_side = difference > 0 if rule.bound == "above" else difference < 0
+        far = far and _times(value, usual.mean) >= wider * rule.given["times"]
+    on_side = {"above": difference > 0, "below": difference < 0}.get(rule.bound, True)
     return Reading(
         value=value,
         limit=math.nan,
-        crossed=far and abs(z) > rule.given["z"] and on_side,
-        clear=abs(z) < (1 - MARGIN) * rule.given["z"],
+        crossed=far and abs(z) > wider * rule.given["z"] and on_side,
+        clear=abs(z) < (1 - MARGIN) * wider * rule.given["z"],
         expected=f"{usual.mean:.3g} ± {usual.deviation:.2g} in {usual.runs} healthy runs at this "
         "step",
-        detail=f"z = {z:+.1f}",
+        detail=f"z = {z:+.1f}" + (f"; {OTHER_INPUTS.format(wider)}" if wider > 1 else ""),
     )
+
+
+def _times(value: float, usual: float) -> float:
+    """How many times as large the greater of the two is; infinite where they differ in sign."""
+    small, large = sorted((abs(value), abs(usual)))
+    return large / small if small > 0 and value * usual > 0 else math.inf
 
 
 # `finite` and `diagnosed` are the engine's own: they read no single metric.
@@ -362,12 +427,18 @@ TESTS: dict[str, Test] = {
     "scaled": scaled,
     "first": first,
     "fallen": fallen,
+    "risen": risen,
+    "apart": apart,
+    "departs": departs,
+    "unimitated": unimitated,
     "floor": floor,
     "together": together,
     "changed": changed,
     "at_start": at_start,
     "never_moves": never_moves,
     "median": median_of,
+    "median_of_first": median_of_first,
+    "chance": chance,
     "burst": burst,
     "pooled": pooled,
     "window": window,

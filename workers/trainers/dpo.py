@@ -11,7 +11,6 @@ import contextlib
 import hashlib
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,29 +26,23 @@ from transformers import (
     LlamaForCausalLM,
     PreTrainedModel,
     PreTrainedTokenizerBase,
-    TrainerCallback,
 )
 from trl import DPOConfig, DPOTrainer
 
-from workers import ranks
 from workers.artifacts import state_in, state_of
-from workers.config.training import REFERENCE_FREE, DPOSettings, SampledSettings
-from workers.context import RunContext
-from workers.data.batches import Encoded, LengthGroupedSampler, PairEncoder, encode_fitting
-from workers.data.snapshot import Messages, Preference
+from workers.config.training import REFERENCE_FREE, DPOSettings
+from workers.data.batches import Encoded, LengthGroupedSampler, PairEncoder
+from workers.data.snapshot import Preference
 from workers.layouts.shards import ALONE, Shares
 from workers.models.forward import LOGITS_CHUNK, Reference
-from workers.models.lora import body_of
 from workers.rollouts.answer_tokens import (
     AnswerTokens,
     Batch,
     answer_start,
     answer_tokens,
     batch_of,
+    tokens_of_answers,
 )
-from workers.rollouts.drawing import Answer, answer
-from workers.rollouts.local import Sampling
-from workers.samples import choose, emit_samples
 from workers.trainers.guarded_trainer import planned_steps
 from workers.trainers.microbatch import PartedTRL
 from workers.trainers.trainer_bridge import BelowTRL
@@ -129,6 +122,7 @@ class StepCollator:
         return {
             "rectangles": batch.rectangles,
             "counts": batch.counts,
+            "answers": tokens_of_answers(list(distinct.values())),
             "places": torch.tensor([row_of[key] for key in keys]),
             "taken": taken,
             "pair_share": len(pairs) / total,
@@ -215,7 +209,28 @@ def precompute(
     budget: int | None,
     autocast: contextlib.AbstractContextManager[None],
 ) -> Precomputed:
-    """One forward pass over every distinct text, those of similar length together."""
+    """One forward pass over every distinct text."""
+    with autocast:
+        values = logprobs_of(
+            lambda batch: sequence_logprobs(reference, batch),
+            splits,
+            pad_id=pad_id,
+            device=device,
+            budget=budget,
+        )
+    return Precomputed(key, values)
+
+
+def logprobs_of(
+    ask: Callable[[Batch], Tensor],
+    splits: Mapping[str, Sequence[Pair]],
+    *,
+    pad_id: int,
+    device: torch.device,
+    budget: int | None,
+) -> dict[str, Tensor]:
+    """By split [n, 2], chosen first, of what `ask` says of the texts of a batch: every distinct
+    text once, those of similar length together."""
     texts = {
         (tuple(side.ids), side.prompt_length): side
         for pairs in splits.values()
@@ -224,23 +239,19 @@ def precompute(
     }
     keys = sorted(texts, key=lambda k: (-len(k[0]), k))
     found: dict[tuple[tuple[int, ...], int], float] = {}
-    with autocast:
-        for group in _groups(keys, budget or TOKENS_AT_ONCE):
-            batch, places = batch_of([texts[k] for k in group], pad_id)
-            values = sequence_logprobs(reference, batch.to(device))
-            found.update(zip(group, values[places].tolist(), strict=True))
-    return Precomputed(
-        key,
-        {
-            name: torch.tensor(
-                [
-                    [found[tuple(side.ids), side.prompt_length] for side in (p.chosen, p.rejected)]
-                    for p in pairs
-                ]
-            ).reshape(-1, 2)
-            for name, pairs in splits.items()
-        },
-    )
+    for group in _groups(keys, budget or TOKENS_AT_ONCE):
+        batch, places = batch_of([texts[k] for k in group], pad_id)
+        values = ask(batch.to(device))
+        found.update(zip(group, values[places].tolist(), strict=True))
+    return {
+        name: torch.tensor(
+            [
+                [found[tuple(side.ids), side.prompt_length] for side in (p.chosen, p.rejected)]
+                for p in pairs
+            ]
+        ).reshape(-1, 2)
+        for name, pairs in splits.items()
+    }
 
 
 def _groups(
@@ -388,6 +399,7 @@ class PairTrainer(PartedTRL, DPOTrainer, BelowTRL):
     ) -> Tensor:
         """A part's share of the step's loss, by TRL's formulas."""
         batch, places = Batch(inputs["rectangles"], inputs["counts"]), inputs["places"]
+        self.count_mask(inputs)
         tokens = self.answer_tokens(model, batch).rows(places)
         if self.without_reference is not None:
             return self.loss_without_reference(tokens, inputs)
@@ -461,88 +473,3 @@ def _no_pairs() -> IterableDataset:
     words = [{"role": "user", "content": ""}]
     row = {"prompt": words, "chosen": words, "rejected": words}
     return Dataset.from_list([row]).to_iterable_dataset()
-
-
-# While DPO or KTO trains: answers to fixed held-out prompts, and how far from the reference.
-
-
-class Probe(TrainerCallback):
-    """At every evaluation: answers to fixed prompts, and how far they lie from the reference."""
-
-    def __init__(
-        self,
-        context: RunContext,
-        settings: SampledSettings,
-        policy: Any,
-        reference: Reference,
-        tokenizer: PreTrainedTokenizerBase,
-        prompts: Sequence[Messages],
-        max_length: int,
-        look: Callable[[int, Mapping[str, float], Any], None],
-    ) -> None:
-        """`look` has the guardrails look at the metrics of a step, and stop the training."""
-        self.look = look
-        self.context = context
-        # The policy as one, to be asked, or None on a rank that need not: `GuardedTrainer.whole`.
-        self.whole: Callable[[], AbstractContextManager[Any]] = lambda: nullcontext(policy)
-        self.reference = reference
-        self.tokenizer = tokenizer
-        self.sampling = Sampling(settings.sample_max_new_tokens, seed=context.spec.seed)
-        fitting, ids = encode_fitting(
-            tokenizer, prompts, max(1, max_length - settings.sample_max_new_tokens)
-        )
-        chosen = choose(len(fitting), settings.sample_prompts, context.spec.seed)
-        self.prompts = [fitting[i] for i in chosen]
-        self.ids = [ids[i] for i in chosen]
-        self.answers: list[Answer] = []
-        self.kl: float | None = None
-
-    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if not self.ids:
-            return
-        with self.whole() as policy:
-            if policy is not None:
-                self._answer(policy)
-        metrics = ranks.from_first(self._metric_values())
-        self.kl = metrics["objective/kl"]
-        self.context.metrics(state.global_step, metrics)
-        self.look(state.global_step, metrics, control)
-
-    def _answer(self, policy: Any) -> None:
-        body = body_of(policy)
-        body.eval()
-        with self._reference_of(policy) as reference:
-            self.answers = answer(
-                body, self.tokenizer, self.ids, self.sampling, reference=reference
-            )
-
-    @contextmanager
-    def _reference_of(self, policy: Any) -> Iterator[Reference]:
-        """What `policy`, or a copy of it, is compared with."""
-        if self.reference.adapted is not None and self.reference.adapted is not policy:
-            yield Reference.below_adapters(policy)
-            return
-        with on_device(self.reference, body_of(policy).device) as reference:
-            yield reference
-
-    def _metric_values(self) -> dict[str, float]:
-        if not self.answers:
-            return {}
-        nats = [given.kl or 0.0 for given in self.answers]
-        tokens = [given.tokens for given in self.answers]
-        return {
-            "objective/kl": sum(nats) / len(nats),
-            "objective/kl_per_token": sum(nats) / sum(tokens),
-            "response/length": sum(tokens) / len(tokens),
-        }
-
-    def show(self, step: int) -> None:
-        """The last answers, each beside the reference's own."""
-        if not self.ids:
-            return
-        with self.whole() as policy:
-            if policy is None or not self.answers:
-                return
-            with self._reference_of(policy) as reference, reference.weights() as model:
-                baselines = answer(model, self.tokenizer, self.ids, self.sampling)
-            emit_samples(self.context, step, self.prompts, self.answers, baselines=baselines)

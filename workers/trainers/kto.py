@@ -25,7 +25,13 @@ from workers.data.batches import Encoded, LengthGroupedSampler, PairEncoder
 from workers.data.snapshot import JudgedAnswer
 from workers.layouts.shards import ALONE, Shares
 from workers.models.forward import Reference
-from workers.rollouts.answer_tokens import AnswerTokens, Batch, answer_start, batch_of
+from workers.rollouts.answer_tokens import (
+    AnswerTokens,
+    Batch,
+    answer_start,
+    batch_of,
+    tokens_of_answers,
+)
 from workers.trainers.dpo import no_reference, sequence_logprobs
 from workers.trainers.guarded_trainer import planned_steps
 from workers.trainers.microbatch import PartedTRL
@@ -125,6 +131,7 @@ class AnswerCollator:
         return {
             "rectangles": batch.rectangles,
             "counts": batch.counts,
+            "answers": tokens_of_answers(texts),
             "places": torch.tensor(places),
         }
 
@@ -210,6 +217,7 @@ class AnswerTrainer(PartedTRL, KTOTrainer, BelowTRL):
     ) -> Tensor:
         """A part's share of the step's loss, by TRL's formulas."""
         batch, places = _batch_in(inputs)
+        self.count_mask(inputs)
         tokens = self.answer_tokens(model, batch).rows(places)
         # TRL drops each row's first column, for nothing tells a text's first token.
         answers = torch.nn.functional.pad(tokens.label_mask.long(), (1, 0))

@@ -17,7 +17,13 @@ import torch
 from workers import ranks
 from workers.contract.events import Fault, RecipeError
 from workers.models.forward import LOGITS_CHUNK
-from workers.rollouts.answer_tokens import AnswerTokens, Batch, answer_tokens, with_output_layer
+from workers.rollouts.answer_tokens import (
+    IGNORED,
+    AnswerTokens,
+    Batch,
+    answer_tokens,
+    with_output_layer,
+)
 from workers.trainers.trainer_bridge import OverTRL, alone
 
 NO_MARGIN = 1e-4  # of the implicit reward: what rounding makes of none
@@ -29,6 +35,7 @@ class PartedTRL(OverTRL):
     train_dataset: Any
     eval_dataset: Any
     weighted: dict[str, dict[str, list[tuple[float, float]]]]  # by mode and figure: value, weight
+    masked: tuple[torch.Tensor, int]  # tokens under the loss since the last point, and of answers
 
     def row_length(self, row: Any) -> int:
         """Tokens of the longest text of a row."""
@@ -50,6 +57,7 @@ class PartedTRL(OverTRL):
         self.use_own_forward()
         self.train_dataset, self.eval_dataset = list(train), list(held_out)
         self.weighted = {mode: defaultdict(list) for mode in ("train", "eval")}
+        self.masked = (torch.zeros(()), 0)
 
     def answer_tokens(self, model: Any, batch: Batch) -> AnswerTokens:
         """What the policy says of the batch, in the precision of the run; on accelerators with few
@@ -59,6 +67,14 @@ class PartedTRL(OverTRL):
             return answer_tokens(with_output_layer(model), batch, chunk=chunk)
 
     # --- metrics ---
+
+    def count_mask(self, part: dict[str, Any]) -> None:
+        """Counts the tokens under the loss of a part beside its `answers`, the tokens that its
+        answers have by their texts: learned are the answers and nothing else."""
+        if self.model.training:
+            under = sum((labels[:, 1:] != IGNORED).sum() for _, labels in part["rectangles"])
+            found, answers = self.masked
+            self.masked = (found.to(self.args.device) + under, answers + part["answers"])
 
     @property
     def mode(self) -> str:
@@ -88,6 +104,12 @@ class PartedTRL(OverTRL):
             if weight:
                 logs[prefix + name] = total / weight
         self.weighted[mode].clear()
+        found, answers = self.masked
+        if mode == "train" and "loss" in logs:
+            counted = ranks.summed(torch.tensor([float(found), answers], dtype=torch.float64))
+            if counted[1]:
+                logs["masks/answer_share"] = float(counted[0] / counted[1])
+            self.masked = (torch.zeros(()), 0)
         chosen, rejected = (logs.get(f"{prefix}rewards/{of}") for of in ("chosen", "rejected"))
         if chosen is not None and rejected is not None:
             logs[f"{prefix}rewards/margins"] = chosen - rejected

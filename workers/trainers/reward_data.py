@@ -16,6 +16,7 @@ from workers.config.training import RewardSettings
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
 from workers.data.batches import Encoded, PairEncoder, annotator_folds, assign_folds, fold_keys
+from workers.data.known import known_pairs
 from workers.data.snapshot import (
     TRAIN,
     Preference,
@@ -23,6 +24,7 @@ from workers.data.snapshot import (
     read_preferences,
     refuse_soft_labels,
 )
+from workers.trainers.row_checks import MOST_KNOWN
 
 DAY_S = 86_400.0
 # When a pair was decided, as something that the model reads: the chat template puts a line before
@@ -61,11 +63,13 @@ class EncodedPair:
 
 @dataclass(frozen=True, slots=True)
 class PairData:
-    """What is trained on and what is measured on; `left_out` counts training rows by reason."""
+    """What is trained on and what is measured on; `left_out` counts training rows by reason,
+    `known` are pairs whose better answer is known."""
 
     train: list[EncodedPair]
     held_out: dict[str, list[EncodedPair]]
     left_out: dict[str, int] = field(default_factory=dict)
+    known: list[EncodedPair] = field(default_factory=list)
 
     @property
     def splits(self) -> dict[str, list[EncodedPair]]:
@@ -124,6 +128,9 @@ def read_pairs(
         kept,
         {s: [_encode(encoder, row) for row in rows] for s, rows in held_out.items()},
         {"zero_weight": weightless, "overlong": len(encoded) - weightless - len(kept)},
+        [_encode(encoder, row) for row in known_pairs(context, "canaries", most=MOST_KNOWN)]
+        if context.has_input("canaries")
+        else [],
     )
 
 
@@ -206,6 +213,7 @@ def _fitting(pairs: Sequence[EncodedPair], on_overlong: str) -> list[EncodedPair
 
 FILE = "training.json"
 FOLD, MEMBER, MODEL = "fold", "member", "model"
+FIRST_MEMBER = f"{MEMBER}-0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,7 +339,7 @@ def plan_parts(settings: RewardSettings, rows: Sequence[Preference], *, seed: in
             taken = sorted(random.Random(own).choices(everything, k=len(rows)))
         else:
             taken = everything
-        parts.append(Part(f"member-{member}", MEMBER, own, taken))
+        parts.append(Part(f"{MEMBER}-{member}", MEMBER, own, taken))
     return parts
 
 

@@ -6,8 +6,10 @@ pairs, however it was split.
 """
 
 import inspect
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -16,7 +18,10 @@ from torch import Tensor
 from torch.utils.data import Sampler
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
+from measures.accuracy import pair_credit
+from measures.calibration import fit_temperature
 from workers import ranks
+from workers.behaviour import rank_correlation
 from workers.config.training import RewardSettings
 from workers.context import RunContext
 from workers.contract.events import Alert
@@ -30,8 +35,10 @@ from workers.data.batches import (
 )
 from workers.layouts.shards import ALONE, Shares
 from workers.rl.losses import bradley_terry_loss
+from workers.samples import choose
 from workers.trainers.guarded_trainer import GuardedTrainer
-from workers.trainers.reward_data import MODEL, EncodedPair, Part, Progress
+from workers.trainers.reward_data import FIRST_MEMBER, MEMBER, MODEL, EncodedPair, Part, Progress
+from workers.trainers.row_checks import MOST_ROWS, longer_excess
 from workers.trainers.trainer_bridge import Reporter
 
 Rows = dict[str, Any]
@@ -87,15 +94,22 @@ class RewardTrainer(GuardedTrainer):
     eval_dataset: Any
     data_collator: Any
 
-    def __init__(self, *, settings: RewardSettings, **kwargs: Any) -> None:
+    def __init__(
+        self, *, settings: RewardSettings, known: Sequence[EncodedPair] = (), **kwargs: Any
+    ) -> None:
+        """`known`: pairs whose better answer is known, asked at every evaluation."""
         super().__init__(**kwargs)
         self.settings = settings
+        self.known = known
+        rows = self.train_dataset
+        self.trained = [rows[i] for i in choose(len(rows), MOST_ROWS, self.args.seed)]
+        self.held_out_margins: list[float] = []
         self.seen: list[Tensor] = []  # [2, n] scores of the steps since the last point
         self.has_seen = False
         body = self.model.get_base_model() if isinstance(self.model, PeftModel) else self.model
         # A cache of keys and values is for generation; scoring would only fill it.
-        known = inspect.signature(body.forward).parameters
-        self.forward_options = {"use_cache": False} if "use_cache" in known else {}
+        parameters = inspect.signature(body.forward).parameters
+        self.forward_options = {"use_cache": False} if "use_cache" in parameters else {}
 
     # --- training ---
 
@@ -165,11 +179,24 @@ class RewardTrainer(GuardedTrainer):
         )
         metrics = {f"{metric_key_prefix}_loss": loss.item()}
         metrics |= _metric_values(chosen, rejected, f"{metric_key_prefix}_")
+        if eval_dataset is None:
+            self.held_out_margins = (chosen - rejected).tolist()
+            found = {**held_out_figures(pairs, self.held_out_margins), **self.fixed_figures()}
+            metrics |= {f"eval_{name}": v for name, v in found.items() if v is not None}
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(
             self.args, self.state, self.control, metrics
         )
         return metrics
+
+    def fixed_figures(self) -> dict[str, float]:
+        """How well it ranks some of the pairs it learns from, and pairs that are known."""
+        found = {}
+        for name, pairs in (("trained", self.trained), ("canary", self.known)):
+            if pairs:
+                chosen, rejected = self.score(pairs)
+                found[f"{name}_accuracy"] = float(pair_credit(chosen - rejected).mean())
+        return found | ({"canary_pairs": float(len(self.known))} if self.known else {})
 
     @torch.no_grad()
     def score(self, pairs: Sequence[EncodedPair]) -> tuple[Tensor, Tensor]:
@@ -207,6 +234,28 @@ class RewardTrainer(GuardedTrainer):
             logs |= _metric_values(chosen, rejected, prefix="")
             self.seen, self.has_seen = [], False
         super().log(logs, start_time)
+
+
+def correlation(one: Sequence[float], other: Sequence[float]) -> float | None:
+    """Pearson's; None under three values or where either does not vary."""
+    if len(one) < 3 or len(set(one)) < 2 or len(set(other)) < 2:
+        return None
+    return statistics.correlation(one, other)
+
+
+def held_out_figures(
+    pairs: Sequence[EncodedPair], margins: Sequence[float]
+) -> dict[str, float | None]:
+    """What the margins say besides who won: their median size, the temperature at which they are
+    calibrated (over 1: over-confident), and by how much they follow length more than people do."""
+    labels = [pair.row.confidence if pair.row.soft else 1.0 for pair in pairs]
+    lengths = [(pair.chosen.response_length, pair.rejected.response_length) for pair in pairs]
+    return {
+        "margin_size": median(map(abs, margins)),
+        "temperature": fit_temperature(margins, labels).value if any(margins) else None,
+        "longer_excess": longer_excess(margins, lengths),
+        "length_correlation": rank_correlation(margins, [a - b for a, b in lengths]),
+    }
 
 
 def _metric_values(chosen: Tensor, rejected: Tensor, prefix: str) -> dict[str, float]:
@@ -249,9 +298,13 @@ class Watch(Reporter):
         complete: Callable[[Path], None],
         total_steps: int,
         max_seconds: float | None,
+        rows: Mapping[str, float],
+        first_member: dict[int, list[float]],
     ) -> None:
-        """`keep_best` keeps the present weights; `complete` adds to a checkpoint's folder what the
-        library's trainer does not know of."""
+        """`first_member`: the held-out margins of an ensemble's first member by its own steps,
+        which its own watch fills and later ones compare themselves with. `keep_best` keeps the
+        present weights; `complete` adds to a checkpoint's folder what the library's trainer does
+        not know of."""
         super().__init__(
             context,
             settings,
@@ -259,7 +312,9 @@ class Watch(Reporter):
             tokens_before=progress.tokens,
             total_steps=total_steps,
             max_seconds=max_seconds,
+            rows=rows if progress.steps == 0 else None,
         )
+        self.first_member = first_member
         self.part = part
         self.progress = progress
         self.patience = settings.patience
@@ -310,6 +365,7 @@ class Watch(Reporter):
         **kwargs: Any,
     ) -> TrainerControl:
         super().on_evaluate(args, state, control, metrics, **kwargs)
+        self._note_margins(state.global_step, control, kwargs)
         loss, step, watched = self.evaluated["eval/loss"], state.global_step, self.progress.watched
         if step == 0:
             watched.initial = loss
@@ -334,6 +390,20 @@ class Watch(Reporter):
             control.should_save = False
         self.stop_where_due(control)
         return control
+
+    def _note_margins(self, step: int, control: TrainerControl, parts: dict[str, Any]) -> None:
+        """How they are spread, and how alike another member's were at the same step of its own."""
+        margins, at = self.trainer.held_out_margins, self.offset + step
+        self.context.emit(self.histograms.of(at, "margin", margins))
+        if self.part.kind != MEMBER or step == 0:
+            return
+        known = self.first_member.get(step)
+        if self.part.name == FIRST_MEMBER:
+            self.first_member[step] = margins
+        elif known is not None and (alike := correlation(margins, known)) is not None:
+            metrics = {"ensemble/correlation": alike}
+            self.context.metrics(at, metrics)
+            self.look(step, metrics, control, **parts)
 
     def _judge_learning_rate(self, step: int) -> None:
         watched = self.progress.watched

@@ -36,6 +36,7 @@ from workers.trainers.reward_data import (
 )
 from workers.trainers.reward_reports import ensemble_layout, part_steps
 from workers.trainers.reward_trainer import RewardTrainer, StepCollator, Watch
+from workers.trainers.row_checks import leaked_share, longer_chosen_share
 from workers.trainers.trainer_bridge import train_from, trainer_arguments
 
 
@@ -81,6 +82,7 @@ class Training:
     resume: Path | None = None
     trainer: RewardTrainer | None = None
     started: float = field(default_factory=time.monotonic)
+    margins: dict[int, list[float]] = field(default_factory=dict)  # of the first member, by step
 
     @property
     def first_rank(self) -> bool:
@@ -125,6 +127,8 @@ class Training:
             complete=self._complete,
             total_steps=self._total_steps(),
             max_seconds=self._seconds_left(),
+            rows=self.row_figures(),
+            first_member=self.margins,
         )
         trainer = RewardTrainer(
             model=model,
@@ -142,9 +146,24 @@ class Training:
             ),
             callbacks=[watch],
             settings=self.settings,
+            known=self.data.known,
         )
         self.trainer = trainer
         return trainer, watch
+
+    def row_figures(self) -> dict[str, float]:
+        """What is known of the pairs before the first step."""
+        train, held_out = self.data.train, self.data.held_out[self.validation]
+        read = [
+            [(p.row.prompt, p.row.chosen, p.row.rejected) for p in of] for of in (train, held_out)
+        ]
+        lost = self.data.left_out.get("overlong", 0)
+        cut = lost + sum(pair.chosen.truncated or pair.rejected.truncated for pair in train)
+        return (
+            {"data/truncated_share": cut / (lost + len(train))}
+            | leaked_share(*read)
+            | longer_chosen_share([(pair.row.chosen, pair.row.rejected) for pair in train])
+        )
 
     def _total_steps(self) -> int:
         left = self.parts[len(self.progress.done) :]

@@ -36,6 +36,7 @@ from workers.rollouts.answer_tokens import (
     Batch,
     answer_length,
     batch_of,
+    tokens_of_answers,
 )
 from workers.rollouts.drawing import Answer, answer
 from workers.rollouts.local import Sampling
@@ -87,6 +88,7 @@ class StepCollator:
                 {
                     "rectangles": batch.rectangles,
                     "counts": batch.counts,
+                    "answers": tokens_of_answers([rows[i] for i in part.rows]),
                     "total": total,
                     "taken": float(part.counts),
                 }
@@ -153,6 +155,7 @@ class DemonstrationTrainer(PartedTRL, SFTTrainer, BelowTRL):
     ) -> Tensor:
         """A part's share of the step's loss, by TRL's formula."""
         batch = Batch(inputs["rectangles"], inputs["counts"])
+        self.count_mask(inputs)
         tokens = self.answer_tokens(model, batch)
         read = {"attention_mask": tokens.label_mask.long()}
         with self.weighing(lambda name: inputs["taken"] * float(batch.counts.sum())):

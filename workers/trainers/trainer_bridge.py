@@ -26,6 +26,7 @@ from transformers import (
 
 from workers import ranks
 from workers.artifacts import state_in, state_of
+from workers.behaviour import Histograms
 from workers.config.training import TrainingSettings
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
@@ -39,7 +40,8 @@ from workers.trainers.guarded_trainer import GuardedTrainer, tokens_seen
 if TYPE_CHECKING:
     from workers.config.grpo import GRPOSettings
 
-GUARDS_FILE = "guards.json"  # beside the trainer's state in a checkpoint
+# Beside the trainer's state in a checkpoint.
+GUARDS_FILE, HISTOGRAMS_FILE = "guards.json", "histograms.json"
 
 # What the library reports about its own speed, and TRL's counter, which a resumed run begins again;
 # ours of that name is in the trainer's state.
@@ -65,10 +67,12 @@ class Reporter(TrainerCallback):
         tokens_before: int | None = 0,
         total_steps: int | None = None,
         max_seconds: float | None = None,
+        rows: Mapping[str, float] | None = None,
     ) -> None:
         """A run that trains several models counts on: `offset` steps and `tokens_before` tokens
         are behind this one (None where those were not counted), and `total_steps` and `max_seconds`
-        are those of the run and of this model's share."""
+        are those of the run and of this model's share. `rows`: what is known of the training rows
+        before the first step."""
         self.context = context
         self.settings = settings
         self.offset = offset
@@ -85,6 +89,8 @@ class Reporter(TrainerCallback):
         self.stop: Violation | None = None  # what ends the run
         self.has_failed_checkpoint = False
         self.trainer: Any = None  # whose callbacks these are
+        self.rows = dict(rows or {})
+        self.histograms = Histograms()
         self.rules = live_engine(context.spec, settings)
 
     # --- guardrails ---
@@ -125,6 +131,7 @@ class Reporter(TrainerCallback):
         """Adds to a checkpoint what the library's trainer does not know of; the first rank."""
         if self.context.writer is not None:
             (state_in(folder) / GUARDS_FILE).write_text(json.dumps(self.rules.state()))
+            (state_in(folder) / HISTOGRAMS_FILE).write_text(json.dumps(self.histograms.state()))
 
     def save_checkpoint(
         self, folder: Path, step: int, tags: list[str], metrics: dict[str, float]
@@ -188,6 +195,8 @@ class Reporter(TrainerCallback):
         values = reported(logs or {})
         if set(values) - {"epoch"}:
             values |= self.places(state)
+            if state.global_step == 0:
+                values |= self.rows
             self.context.metrics(self.offset + state.global_step, values)
             self.look(state.global_step, values, control, **kwargs)
 
@@ -321,6 +330,8 @@ def train_from(context: RunContext, trainer: Any, resume: Path | None, *, offset
         trainer.resume_from(resume)
         if (guards := state_of(resume) / GUARDS_FILE).is_file():
             reporter.rules.restore(json.loads(guards.read_text()))
+        if (bins := state_of(resume) / HISTOGRAMS_FILE).is_file():
+            reporter.histograms.restore(json.loads(bins.read_text()))
     elif trainer.eval_dataset is not None:
         trainer.evaluate()  # the curve starts before the first step
     if reporter.stop is None:

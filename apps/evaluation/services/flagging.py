@@ -8,8 +8,7 @@ from apps.common.models import longest
 from apps.common.registry import Flagged
 from apps.evaluation.models import FlaggedAnswer
 from apps.training.models import Run
-from apps.training.services.scanning import BLOCKED_PHRASE
-from workers.contract.events import DISAGREE
+from workers.contract.events import BLOCKED_PHRASE, DISAGREE
 
 _Kind = FlaggedAnswer.Kind
 _RULE = "rule "  # workers.rewards.rules

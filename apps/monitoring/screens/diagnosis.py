@@ -84,6 +84,7 @@ class FindingView:
     class_words: str
     start_step: str
     found_at: str
+    cleared: str
     value: str
     expected: str
     detail: str
@@ -153,6 +154,8 @@ def _sentence(found: Diagnosed, said: Verdict | None) -> str:
     if followed:
         text += f"; {_and(followed)} followed"
     text += "."
+    if first.cleared_step is not None:
+        text += f" Cleared at step {first.cleared_step:,}."
     if others:
         text += f" Possibly {_or(others)} instead: they started at the same time."
     return text
@@ -179,6 +182,8 @@ def _basis(run: Run, found: Diagnosed) -> str:
         text += f", {found.analysed_steps:,} of them, evenly spread and with every evaluation"
     if found.compared_with:
         text += f"; compared with {_counted(found.compared_with, 'healthy run')} at the same steps"
+        if found.wider > 1:
+            text += f", of other inputs of the same sizes, so with limits {found.wider:g} × as wide"
     return text + (", still running." if run.is_live else ".")
 
 
@@ -243,6 +248,7 @@ class _views:
             start_step=f"{one.start_step:,}"
             + (f" to {one.start_step + one.slack:,}" if one.slack else ""),
             found_at=f"{one.step:,}",
+            cleared="" if one.cleared_step is None else f"{one.cleared_step:,}",
             value=words(one.value) if one.value is not None else "—",
             expected=one.expected,
             detail=one.detail or advice(one.rule),

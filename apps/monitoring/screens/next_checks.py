@@ -36,6 +36,7 @@ class CheckRow:
     is_next: bool
     key: str
     why_not: str
+    needs: str
     run: Run | None
     is_live: bool
     outcome: str
@@ -95,6 +96,7 @@ def _row(state: ExperimentState, is_next: bool, reports: Mapping[str, Any]) -> C
         is_next=is_next,
         key=secrets.token_urlsafe(16),
         why_not=state.why_not,
+        needs=state.needs,
         run=state.run,
         is_live=state.is_live,
         outcome=outcome,

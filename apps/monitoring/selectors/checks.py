@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 from django.db.models import Q, QuerySet
+from django.utils import timezone
 
 from apps.accounts.models import Project
 from apps.common.errors import DomainError
@@ -16,7 +18,10 @@ from workers.config import recipe_fields
 from workers.rules.experiments import EXPERIMENTS, Experiment, present_id
 
 CONFIRMS, REFUTES, UNDECIDED = "confirms", "refutes", "undecided"
-REPEATS = ("minimal", "one_change")  # launch the run's own kind again, in small
+ONE_CHANGE = "one_change"
+REPEATS = ("minimal", ONE_CHANGE)  # launch the run's own kind again
+LONGER, LEAST_STEPS = 1.5, 4  # than until the problem showed; optimizer steps
+IN_SMALL = {"steps": 4, "max_steps": 8}  # of a minimal run: workers.preflight.minimal
 _EXACT = ("contract_", "non_finite")  # failures that need no more than a step to come back
 _RECENT = 400  # checks of one run that are looked through
 
@@ -24,13 +29,15 @@ _RECENT = 400  # checks of one run that are looked through
 @dataclass(frozen=True, slots=True)
 class ExperimentState:
     """An experiment for one run. `why_not` is empty where it can be launched. `run` is its newest
-    one; `outcome` (confirms, refutes, undecided) and `words` are empty until it has ended."""
+    one; `outcome` (confirms, refutes, undecided) and `words` are empty until it has ended. `needs`
+    says how long one that changes a setting must run to decide."""
 
     experiment: Experiment
     why_not: str
     run: Run | None
     outcome: str
     words: str
+    needs: str = ""
 
     @property
     def available(self) -> bool:
@@ -45,11 +52,42 @@ def experiment_states(run: Run, *, step: int | None = None) -> list[ExperimentSt
     """Of every experiment, in their order."""
     left = RunOutputs(run, step)
     newest = newest_by_experiment(run)
-    rules = _rules(run)
+    rules, needs = _rules(run), needs_words(run)
     return [
-        ExperimentState(one, why_not(left, one), newest.get(one.id), *_result(one, newest, rules))
+        ExperimentState(
+            one,
+            why_not(left, one),
+            newest.get(one.id),
+            *_result(one, newest, rules),
+            needs if one.check == ONE_CHANGE else "",
+        )
         for one in EXPERIMENTS.values()
     ]
+
+
+def deciding_steps(run: Run) -> int | None:
+    """Steps after which a repetition without the problem says that it has gone: half as many again
+    as the run took until it showed. None where nothing was found."""
+    alerts = Alert.objects.filter(run=run).exclude(severity="info").values_list("step", flat=True)
+    said = RunEvent.objects.filter(run=run, type="Evidence").values_list("body__step", flat=True)
+    found = [step for step in (*alerts, *said) if isinstance(step, int)]
+    if not found and run.state == Run.State.FAILED:
+        found = [run.step]
+    return max(LEAST_STEPS, ceil(LONGER * min(found))) if found else None
+
+
+def needs_words(run: Run) -> str:
+    """How long a run with one change must be to decide, in words; empty where nothing was found."""
+    steps = deciding_steps(run)
+    if steps is None:
+        return ""
+    told = f"To decide it must run {steps:,} steps, since the problem showed by step "
+    told += f"{round(steps / LONGER):,}"
+    if run.started_at is not None and run.step:
+        end = run.ended_at or timezone.now()
+        minutes = steps * (end - run.started_at).total_seconds() / run.step / 60
+        told += f": about {max(1, round(minutes)):,} min at this run's pace"
+    return told + "."
 
 
 def why_not(left: RunOutputs, experiment: Experiment) -> str:
@@ -74,6 +112,11 @@ def repeated_config(left: RunOutputs, experiment: Experiment) -> dict[str, Any]:
             f"A {run.get_kind_display()} run has no small form.", code="no_minimal", field="run"
         )
     changed: dict[str, Any] = {}
+    small = {"minimal": True}
+    if experiment.check == ONE_CHANGE and (steps := deciding_steps(run)) is not None:
+        length = next(name for name in ("steps", "max_steps") if name in known)
+        if steps > IN_SMALL[length]:
+            small = {length: steps}  # as large as the run was, and as long as is needed
     for name, change in experiment.changes.items():
         option, before = known.get(name), left.config.get(name)
         if option is None or not isinstance(before, int | float):
@@ -91,7 +134,7 @@ def repeated_config(left: RunOutputs, experiment: Experiment) -> dict[str, Any]:
                 field=name,
             )
         changed[name] = after
-    return {**run.config, "minimal": True, **changed}
+    return {**run.config, **small, **changed}
 
 
 def newest_by_experiment(run: Run) -> dict[str, Run]:
@@ -118,7 +161,7 @@ def _result(one: Experiment, newest: dict[str, Run], rules: frozenset[str]) -> t
     if made is None or made.is_live:
         return "", ""
     if one.check in REPEATS:
-        return repeated_result(made, rules, is_fix=one.check == "one_change")
+        return repeated_result(made, rules, is_fix=one.check == ONE_CHANGE)
     return check_result(made)
 
 
@@ -151,6 +194,11 @@ def repeated_result(made: Run, rules: frozenset[str], *, is_fix: bool) -> tuple[
         return (
             CONFIRMS if is_fix else REFUTES
         ), f"The problem did not come back in {made.step:,} steps."
+    if is_fix and made.state == Run.State.FINISHED and not made.config.get("minimal"):
+        return CONFIRMS, (
+            f"In {made.step:,} steps, half as many again as the run took to show it, the problem "
+            "did not come back."
+        )
     return UNDECIDED, (
         f"In {made.step:,} steps none of the run's alerts came back. That is too short for a trend "
         "to show: compare its curves with the run's."

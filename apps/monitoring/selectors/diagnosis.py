@@ -37,7 +37,7 @@ KEPT_S = 24 * 3600
 LIVE_S, PATIENCE = 10, 20  # a live run is judged again after so long, or so many times its cost
 TRAINED = frozenset({"sft", "reward", "dpo", "kto", "ppo", "grpo"})
 # What was worked out by other rules, or kept in another form, is not shown.
-_FORM = 4
+_FORM = 5
 _VERSION = sha256(f"{_FORM}{RULES}".encode()).hexdigest()[:12]
 _FIELDS = {field.name for field in fields(Evidence)}
 _INFORM = {rule.name for rule in RULES if rule.severity == "info"}
@@ -56,7 +56,8 @@ class Unjudged:
 @dataclass(frozen=True, slots=True)
 class Diagnosed:
     """`kind` is what was trained, `judged` the metrics that were looked at, `steps` how many steps
-    have figures, of which `looks` were looked at; `cost_s` what that took of a processor."""
+    have figures, of which `looks` were looked at; `cost_s` what that took of a processor. Limits
+    against other runs are `wider` times as wide where those had other inputs."""
 
     kind: str
     findings: tuple[Finding, ...]
@@ -69,6 +70,7 @@ class Diagnosed:
     compared_with: int
     at: float
     cost_s: float
+    wider: float = 1.0
 
     @property
     def verdict(self) -> Verdict | None:
@@ -150,6 +152,7 @@ def _diagnosed(run: Run) -> Diagnosed:
         compared_with=_compared_with(baseline),
         at=time(),
         cost_s=thread_time() - begun,
+        wider=baseline.wider if baseline is not None else 1.0,
     )
 
 

@@ -43,6 +43,7 @@ _TITLES = {
     "minimal": "Small repetition",
     "slower": "Smaller steps",
     "fewer_epochs": "Single passes",
+    "fewer_passes": "One pass over the rows",
     "higher_kl": "Higher KL penalty",
     "more_entropy": "Paid entropy",
 }
@@ -129,9 +130,12 @@ def _launch(left: RunOutputs, wanted: Experiment, user: User | None, launch_key:
         "idempotency_key": launch_key,
     }
     if wanted.check in REPEATS:
+        config = repeated_config(left, wanted)
+        if not config.get("minimal"):
+            common["queue"] = run.queue  # it takes as long as a run
         return run_clone(
             run=run,
-            config=repeated_config(left, wanted),
+            config=config,
             override_reason=run.override_reason
             or f"To find what broke in {run.name}, as a minimal reproduction.",
             **common,

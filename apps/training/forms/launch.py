@@ -71,6 +71,7 @@ ROLE_LABELS = {
     "canaries": "Canary pairs",
     "reward_data": "The reward model's pairs",
     "demonstrations": "Demonstrations",
+    "general": "General demonstrations",
     "model": "Model",
     "licence": "What the copied model began as",
 }
@@ -81,9 +82,10 @@ ROLE_HELP = {
     "base": "Continue from this model.",
     "hard": "Pairs that an earlier reward model got wrong; learned from beside the dataset.",
     "other": "Pairs of another kind, to test how the model generalises.",
-    "canaries": "Decided pairs that the reward model never saw; a check ranks them.",
+    "canaries": "Decided pairs that it never learns from; how it ranks them tells swapped labels.",
     "reward_data": "What the reward model learned from, for the same check.",
     "demonstrations": "Texts that answers may copy; the share copied is tracked.",
+    "general": "What it can do already and should not unlearn; asked about, never learned from.",
     "policy": "Whose answers are generated; in PPO and GRPO, where training starts.",
 }
 

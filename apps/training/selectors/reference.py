@@ -7,15 +7,17 @@ from apps.training.selectors.metrics import metric_series
 from apps.training.selectors.runs import attempt_ends, checkpoint_for_use, checkpoints
 from workers.config import recipe_config
 from workers.rules.choices import compared_metrics
-from workers.rules.diagnosis import Baseline
+from workers.rules.diagnosis import LEAST_RUNS, Baseline
 
-COMPARED_KINDS = ("ppo", "grpo")
+COMPARED_KINDS = ("ppo", "grpo", "dpo", "kto", "sft", "reward")
 MOST_RUNS = 12
+SIZE_APART = 0.2  # share by which inputs of near-identical runs may differ in size
+WIDER = 1.5  # times the limits, against runs with other inputs of the same roles and sizes
 _MOST_RUNS = 60
 _POINTS = 2000
 # What must be alike for two runs' figures to be comparable: where they start, what they answer and
 # what rewards them, and how much they draw. Step sizes and KL penalties are what is being judged.
-_INPUTS = ("sft", "policy", "reference", "reward", "prompts")
+_INPUTS = ("sft", "policy", "reference", "reward", "prompts", "data", "base")
 _SETTINGS = (
     "batch_size",
     "max_new_tokens",
@@ -24,15 +26,29 @@ _SETTINGS = (
     "critic",
     "group_size",
     "steps",
+    "epochs",
+    "max_steps",
+    "loss_type",
+    "beta",
     "minimal",  # a longer run warms up for longer and slows down later
 )
 
 
-def healthy_like(run: Run) -> list[Run]:
+@dataclass(frozen=True, slots=True)
+class HealthyRuns:
+    """`near`: their inputs have the same roles, kinds and sizes and are others, such as a reward
+    model that was trained again."""
+
+    runs: list[Run]
+    near: bool = False
+
+
+def healthy_like(run: Run) -> HealthyRuns:
     """Finished runs of the project that differ from `run` in seed, step sizes or KL penalties
-    only, and in which no rule raised a warning; newest first."""
+    only, and in which no rule raised a warning, newest first; where they are too few, those that
+    read other inputs of the same roles and sizes as well."""
     if run.kind not in COMPARED_KINDS:
-        return []
+        return HealthyRuns([])
     others = (
         Run.objects.filter(project=run.project_id, kind=run.kind, state=Run.State.FINISHED)
         .filter(about=None, thinned_at=None)  # extremes alone would mislead
@@ -41,28 +57,71 @@ def healthy_like(run: Run) -> list[Run]:
         .order_by("-created_at")[:_MOST_RUNS]
     )
     inputs = _inputs_of([run, *others])
-    own = _settings_of(run)
-    alike = [o for o in others if inputs[o.pk] == inputs[run.pk] and _settings_of(o) == own]
-    return alike[:MOST_RUNS]
+    own, asked = _settings_of(run), inputs[run.pk]
+    alike = [one for one in others if _settings_of(one) == own]
+    same = [one for one in alike if _ids(inputs[one.pk]) == _ids(asked)]
+    if len(same) >= LEAST_RUNS:
+        return HealthyRuns(same[:MOST_RUNS])
+    near = [one for one in alike if _is_near(inputs[one.pk], asked)]
+    if len(near) > len(same) and len(near) >= LEAST_RUNS:
+        return HealthyRuns(near[:MOST_RUNS], near=True)
+    return HealthyRuns(same[:MOST_RUNS])
 
 
 def baseline_of(run: Run) -> Baseline | None:
     """What those runs looked like at each step; None where there are too few of them."""
-    runs = healthy_like(run)
-    if len(runs) < 2:
+    found = healthy_like(run)
+    if len(found.runs) < 2:
         return None
     names = compared_metrics(run.kind)
-    return Baseline.of(metric_series(run=one, names=names, max_points=_POINTS) for one in runs)
-
-
-def _inputs_of(runs: list[Run]) -> dict[str, frozenset[tuple[str, str]]]:
-    rows = RunInput.objects.filter(run__in=runs, role__in=_INPUTS).values_list(
-        "run_id", "role", "snapshot_id", "checkpoint_id", "upstream_id"
+    return Baseline.of(
+        (metric_series(run=one, names=names, max_points=_POINTS) for one in found.runs),
+        wider=WIDER if found.near else 1.0,
     )
-    found: dict[str, set[tuple[str, str]]] = {run.pk: set() for run in runs}
-    for run_id, role, snapshot, checkpoint, upstream in rows:
-        found[run_id].add((role, snapshot or checkpoint or upstream or ""))
-    return {pk: frozenset(pairs) for pk, pairs in found.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """One input: what it is, of which kind, and how large (rows of a dataset, bytes of a model)."""
+
+    id: str
+    kind: str
+    size: int
+
+
+def _inputs_of(runs: list[Run]) -> dict[str, dict[str, _Given]]:
+    """By run and role."""
+    rows = RunInput.objects.filter(run__in=runs, role__in=_INPUTS).select_related(
+        "snapshot", "checkpoint__run", "upstream"
+    )
+    found: dict[str, dict[str, _Given]] = {run.pk: {} for run in runs}
+    for row in rows:
+        found[row.run_id][row.role] = _given(row)
+    return found
+
+
+def _given(row: RunInput) -> _Given:
+    if row.snapshot is not None:
+        rows = row.snapshot.counts.get("rows", {})
+        return _Given(row.snapshot.pk, row.snapshot.kind, sum(rows.values()))
+    if row.checkpoint is not None:
+        return _Given(row.checkpoint.pk, row.checkpoint.run.kind, row.checkpoint.size_bytes)
+    kind = row.upstream.kind if row.upstream is not None else ""
+    return _Given(row.upstream_id or "", kind, 0)
+
+
+def _ids(given: dict[str, _Given]) -> dict[str, str]:
+    return {role: one.id for role, one in given.items()}
+
+
+def _is_near(one: dict[str, _Given], other: dict[str, _Given]) -> bool:
+    """The same roles, each of the same kind and size."""
+    return one.keys() == other.keys() and all(
+        one[role].kind == other[role].kind
+        and abs(one[role].size - other[role].size)
+        <= SIZE_APART * max(one[role].size, other[role].size)
+        for role in one
+    )
 
 
 def _settings_of(run: Run) -> dict[str, object]:

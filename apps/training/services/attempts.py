@@ -5,6 +5,7 @@ Locks go from a run to those that wait for it, never back, so no two transaction
 """
 
 import logging
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.conf import settings
@@ -12,9 +13,11 @@ from django.utils import timezone
 
 from apps.common.registry import run_ended
 from apps.common.transactions import after_commit
+from apps.labeling.selectors import settings_get
 from apps.training.models import Checkpoint, Run, RunAttempt, RunInput
 from apps.training.selectors.reference import baseline_of
 from apps.training.selectors.runs import checkpoint_for_use, checkpoints
+from apps.training.services.kinds import assessed_temperature
 from apps.training.services.queueing import place_now, runs_admit
 from apps.training.services.scanning import phrases_of, scan_send
 from workers.artifacts import MANIFEST, ArtifactError, Store, StoreUnreachable
@@ -195,7 +198,18 @@ def _spec(run: Run, resume: Checkpoint | None) -> JobSpec:
             max_s=settings.RUN_MAX_SECONDS,
         ),
         baseline=_baseline(run),
+        phrases=tuple(settings_get(project=run.project).constraint_phrases),
+        reward_temperature=_reward_temperature(run, rows),
     )
+
+
+def _reward_temperature(run: Run, rows: Iterable[RunInput]) -> float | None:
+    """Of a run whose reward is a model and nothing beside it: T is of that model's raw scores."""
+    reward = run.config.get("reward") or {}
+    if not isinstance(reward, Mapping) or reward.get("type", "model") != "model":
+        return None
+    model = next((row.checkpoint for row in rows if row.role == "reward"), None)
+    return assessed_temperature(model) if model is not None else None
 
 
 def _baseline(run: Run) -> dict[str, Any]:

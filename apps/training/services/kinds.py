@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from math import isfinite
 from typing import Any
 
 from django.db import connection
@@ -156,7 +157,11 @@ def _copied(models: frozenset[str]) -> KindRule:
 
 KINDS: dict[str, KindRule] = {
     "sft": KindRule(
-        {"data": Role(snapshots=DEMONSTRATIONS), "base": Role(models=POLICIES)},
+        {
+            "data": Role(snapshots=DEMONSTRATIONS),
+            "base": Role(models=POLICIES),
+            "general": Role(snapshots=DEMONSTRATIONS),
+        },
         (Need(("data",)), Need(("base",), unless=_has_base_or_toy, instead=_TOY)),
     ),
     "reward": KindRule(
@@ -165,15 +170,25 @@ KINDS: dict[str, KindRule] = {
             "hard": Role(snapshots=PAIRS),
             "sft": Role(models=POLICIES),
             "base": Role(models=POLICIES | REWARDS | ENCODERS),
+            "canaries": Role(snapshots=PAIRS),
         },
         (Need(("data",)), Need(("sft", "base"), unless=_has_base_model)),
     ),
     "dpo": KindRule(
-        {"data": Role(snapshots=PAIRS), "sft": Role(models=POLICIES)},
+        {
+            "data": Role(snapshots=PAIRS),
+            "sft": Role(models=POLICIES),
+            "canaries": Role(snapshots=PAIRS),
+            "general": Role(snapshots=DEMONSTRATIONS),
+        },
         (Need(("data",)), Need(("sft",))),
     ),
     "kto": KindRule(
-        {"data": Role(snapshots=ANSWERS), "sft": Role(models=POLICIES)},
+        {
+            "data": Role(snapshots=ANSWERS),
+            "sft": Role(models=POLICIES),
+            "general": Role(snapshots=DEMONSTRATIONS),
+        },
         (Need(("data",)), Need(("sft",))),
     ),
     "ppo": _OPTIMISING,
@@ -459,6 +474,18 @@ def precision_check(*, kind: str, config: Config, inputs: Mapping[str, Input]) -
 
 def assessed_precisions(model: Checkpoint) -> Collection[str]:
     """What the newest finished assessment of a reward model found to order answers alike."""
+    return _assessed(model).get("precisions", ())
+
+
+def assessed_temperature(model: Checkpoint) -> float | None:
+    """T at which the newest finished assessment of a reward model found its margins calibrated."""
+    found = _assessed(model).get("temperature")
+    sound = isinstance(found, int | float) and isfinite(found) and found > 0
+    return float(found) if sound else None
+
+
+def _assessed(model: Checkpoint) -> Mapping[str, Any]:
+    """The summary of the newest finished assessment; empty without one."""
     run = (
         Run.objects.filter(
             kind=Run.Kind.ASSESS,
@@ -469,7 +496,7 @@ def assessed_precisions(model: Checkpoint) -> Collection[str]:
         .order_by("-ended_at")
         .first()
     )
-    return run.summary.get("precisions", ()) if run is not None else ()
+    return run.summary if run is not None else {}
 
 
 def _a(kind: str) -> str:

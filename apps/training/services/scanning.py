@@ -1,7 +1,9 @@
 """The project's blocked phrases in the answers of runs: what holds one goes to people.
 
-Samples are looked through as they arrive. The files of answers that a run left are read after its
-end, by a task that may come twice and that the sweep sends again; never within an event.
+PPO and GRPO look through all answers of a step themselves (`JobSpec.phrases`), so that people see
+one within a minute. Samples are looked through as they arrive. The files of answers that a run left
+are read after its end, by a task that may come twice and that the sweep sends again; never within
+an event.
 """
 
 import json
@@ -23,8 +25,8 @@ from apps.training.services.queueing import log
 from measures.phrases import Phrases
 from workers.artifacts import ArtifactError, StoreUnreachable
 from workers.contract import wire
+from workers.contract.events import blocked_reason
 
-BLOCKED_PHRASE = "Blocked phrase"  # how the reason begins
 # Files with a run's answers, by name: what a generation, an evaluation, an assessment, PPO and
 # GRPO leave. The rows of revisions.jsonl stand in candidates.jsonl too.
 FILES = (
@@ -43,20 +45,16 @@ def phrases_of(run: Run) -> Phrases:
     return Phrases(settings_get(project=run.project).constraint_phrases)
 
 
-def reason_of(found: str) -> str:
-    return f"{BLOCKED_PHRASE} “{found}”"
-
-
 def sample_scan(run: Run, sample: Sample) -> str:
     """Why people must see the sample's answer; "" where it holds no phrase. Its baseline, which is
     another model's answer, is flagged here."""
     phrases = phrases_of(run)
     if found := phrases.first_in(sample.baseline):
         answer_flagged(
-            run, Flagged(sample.step, sample.prompt, sample.baseline, reason_of(found.phrase))
+            run, Flagged(sample.step, sample.prompt, sample.baseline, blocked_reason(found.phrase))
         )
     found = phrases.first_in(sample.response)
-    return reason_of(found.phrase) if found else ""
+    return blocked_reason(found.phrase) if found else ""
 
 
 def scan_send(*, run_id: str) -> None:
@@ -92,7 +90,7 @@ def run_scan(*, run_id: str) -> int:
                 log.warning("run %s: more than %s answers hold a blocked phrase", run.pk, n)
                 break
             with transaction.atomic():
-                answer_flagged(run, Flagged(step, prompt, response, reason_of(found)))
+                answer_flagged(run, Flagged(step, prompt, response, blocked_reason(found)))
             n += 1
     # Resumed in the meantime it has other answers, and is looked through after its next end.
     Run.objects.filter(pk=run.pk, attempt=run.attempt, state=run.state).update(

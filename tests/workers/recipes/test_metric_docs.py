@@ -6,7 +6,7 @@ import re
 import pytest
 
 from tests.workers.ray import BY_ACTORS
-from tests.workers.recipes.conftest import PLANTED_PPO, SUBJECTS
+from tests.workers.recipes.conftest import PLANTED_PPO, SUBJECTS, preference_rows
 from tests.workers.recipes.language import Outcome, Workshop, user
 from tests.workers.recipes.test_grpo import PLANTED as PLANTED_GRPO
 from tests.workers.recipes.test_ppo_ensemble import put_ensemble
@@ -60,8 +60,27 @@ def emitted(planted: dict[str, Outcome], models: Workshop) -> set[str]:
     assessment = models.spec(
         "documented_assessment", "assess", ASSESSED, reward="scorer", data="preferences"
     )
+    imitation = models.spec(
+        "documented_sft",
+        "sft",
+        {"batch_size": 4, "max_length": 32, "max_steps": 1, "sample_max_new_tokens": 4},
+        base="base",
+        data="demonstrations",
+        general="demonstrations",
+    )
+    mixed = preference_rows(1)
+    for row in mixed[::3]:  # held-out pairs that no margins separate
+        row["chosen"], row["rejected"] = row["rejected"], row["chosen"]
+    models.put_snapshot("documented_mixed", train=preference_rows(0), dev=mixed)
+    members = models.spec(
+        "documented_members",
+        "reward",
+        {"batch_size": 4, "max_length": 32, "max_steps": 2, "eval_every": 1, "members": 2},
+        sft="base",
+        data="documented_mixed",
+    )
     drill = models.spec("documented_drill", "drill", {"steps": 1, "metrics_per_step": 2})
-    for spec in (ppo, grpo, evaluation, assessment, drill):
+    for spec in (ppo, grpo, evaluation, assessment, imitation, members, drill):
         names |= models.run_here(spec).metric_names()
     return names
 

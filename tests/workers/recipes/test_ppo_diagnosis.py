@@ -94,6 +94,18 @@ def fair(monkeypatch: Patch, **kwargs: float) -> None:
     monkeypatch.setattr(trainer, "build_reward", lambda *a, **k: GoodWords(**kwargs))
 
 
+def test_an_answer_with_a_blocked_phrase_goes_to_people_at_its_step(workshop: Workshop) -> None:
+    """While the run trains, and not when its files are read after the end."""
+    spec = workshop.spec("blocked", "ppo", TINY, **ROLES)
+    blocked = ("good", "bad", "dog", "cat", "sun", "rain")
+    outcome = workshop.run_here(replace(spec, phrases=blocked))
+    asked = [one for one in outcome.all("ReviewRequested") if "Blocked phrase" in one["reason"]]
+    assert {one["step"] for one in asked} >= {1, 2}
+    assert all(any(word in one["response"].split() for word in blocked) for one in asked)
+    flagged = [one["response"] for one in outcome.all("Sample") if one["bucket"] == "flagged"]
+    assert {one["response"] for one in asked} <= set(flagged)
+
+
 # --- contracts that end a run ---
 
 

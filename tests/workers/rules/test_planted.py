@@ -22,6 +22,7 @@ from workers.diagnosis.replay import diagnose
 from workers.rules.choices import guardrails_of
 from workers.rules.diagnosis import Baseline
 from workers.rules.engine import Engine
+from workers.rules.on_rows import ROWS_DATA, ROWS_POLICY, ROWS_REWARD
 from workers.rules.table import RULES
 
 SEEDS = range(40)
@@ -153,6 +154,7 @@ UNUSUAL = {
     "update_unusual": level(policy__approxkl_avg=0.08),
     "divergence_unusual": level(objective__kl=60.0),
     "critic_unusual": level(val__explained_variance=0.05),
+    "entropy_unusual": level(objective__entropy_per_token=6.0),
 }
 AT_START = {
     "reference_off_at_start": level(objective__kl_per_token=0.5),
@@ -181,7 +183,9 @@ def test_every_rule_has_a_planted_fault() -> None:
     trainers = {"held_out_loss", "loss_jump", "zero_variance", "non_finite"}
     trainers |= {"cause_found"}  # the diagnosis': tests/workers/recipes/test_ppo_diagnosis.py
     explained = set(EXPLAINED) | set(UNUSUAL) | set(AT_START)
-    assert {rule.name for rule in RULES} == set(PPO_FAULTS) | trainers | explained
+    on_rows = {rule.name for rule in (*ROWS_DATA, *ROWS_REWARD, *ROWS_POLICY)}  # test_on_rows.py
+    on_rows |= {"reward_unusual"}
+    assert {rule.name for rule in RULES} == set(PPO_FAULTS) | trainers | explained | on_rows
 
 
 def test_healthy_runs_are_explained_by_nothing() -> None:
