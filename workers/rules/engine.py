@@ -303,6 +303,11 @@ class Engine:
         """How often a rule has judged."""
         return int(self._memory.get(rule, {}).get("checks", 0))
 
+    def memory_of(self, rule: str) -> Memory:
+        """What is remembered of a rule: whether it is `raised`, and `calm`, how many checks in a
+        row lay well inside since; empty before its first check."""
+        return copy.deepcopy(self._memory.get(rule, {}))
+
     def is_crossed(self, rule: str) -> bool:
         """Whether the last check of a rule that warns or stops was beyond its limit."""
         acts = any(one.name == rule and one.action not in ("", OFF) for one in self.rules)

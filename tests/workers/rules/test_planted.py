@@ -22,6 +22,7 @@ from workers.diagnosis.replay import diagnose
 from workers.rules.choices import guardrails_of
 from workers.rules.diagnosis import Baseline
 from workers.rules.engine import Engine
+from workers.rules.people import PEOPLE
 from workers.rules.table import RULES
 
 SEEDS = range(40)
@@ -181,7 +182,8 @@ def test_every_rule_has_a_planted_fault() -> None:
     trainers = {"held_out_loss", "loss_jump", "zero_variance", "non_finite"}
     trainers |= {"cause_found"}  # the diagnosis': tests/workers/recipes/test_ppo_diagnosis.py
     explained = set(EXPLAINED) | set(UNUSUAL) | set(AT_START)
-    assert {rule.name for rule in RULES} == set(PPO_FAULTS) | trainers | explained
+    of_projects = {rule.name for rule in PEOPLE}  # tests/monitoring/test_people.py
+    assert {rule.name for rule in RULES} == set(PPO_FAULTS) | trainers | explained | of_projects
 
 
 def test_healthy_runs_are_explained_by_nothing() -> None:
