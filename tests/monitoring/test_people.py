@@ -303,11 +303,11 @@ def test_a_flagged_annotator_is_told_until_somebody_deals_with_them(
     assert ana.display_name not in incident.message.replace("Annotator", "")
     Membership.objects.filter(user=ana).update(paused_reason="asked to rest")
     look_at_projects()
-    assert figure(project, "annotator_flagged")["figure"]["value"] == "0"
+    assert figure(project, "annotator_flagged")["figure"]["value"] == "0 people"
     Membership.objects.filter(user=ana).update(paused_reason="")
     Annotator.objects.filter(user=ana).update(left_out_at=timezone.now())
     look_at_projects()
-    assert figure(project, "annotator_flagged")["figure"]["value"] == "0"
+    assert figure(project, "annotator_flagged")["figure"]["value"] == "0 people"
 
 
 def test_pairs_that_nobody_rules_on_for_a_week_are_told(project: Project) -> None:
@@ -317,7 +317,7 @@ def test_pairs_that_nobody_rules_on_for_a_week_are_told(project: Project) -> Non
     assert raised(project) == {}  # they came today
     Comparison.objects.update(created_at=BEGAN)
     look_at_projects()
-    assert raised(project)["pairs_stuck"].message.startswith("25, expected no vote for 7 days")
+    assert raised(project)["pairs_stuck"].message.startswith("25 pairs, expected at most 20")
     pairs = list(Comparison.objects.order_by("pk")[:5])
     for pair in pairs:
         late = person("crowd-9")
@@ -335,7 +335,7 @@ def test_pairs_that_nobody_rules_on_for_a_week_are_told(project: Project) -> Non
             cast_at=timezone.now(),
         )
     look_at_projects()
-    assert figure(project, "pairs_stuck")["figure"]["value"] == "20"
+    assert figure(project, "pairs_stuck")["figure"]["value"] == "20 pairs"
 
 
 def test_a_budget_that_is_nearly_spent_is_told(project: Project) -> None:
@@ -395,7 +395,7 @@ def test_a_model_in_service_that_was_not_evaluated_for_a_month_is_told(
     later = timezone.now() + timedelta(days=31)
     monkeypatch.setattr(overdue, "timezone", SimpleNamespace(now=lambda: later))
     look_at_projects()
-    assert raised(project)["evaluation_overdue"].message.startswith("31 days")
+    assert raised(project)["evaluation_overdue"].message.startswith("31 days, expected at most 30")
 
 
 def test_a_disk_that_fills_is_told(project: Project, roomy: dict[str, float]) -> None:

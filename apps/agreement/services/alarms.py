@@ -257,9 +257,9 @@ def due_figures(project: Project) -> list[ProjectFigure]:
 
 
 def _flagged_figure(project: Project) -> ProjectFigure:
-    """Of members: who is paused or left out has been dealt with, and imported people are past."""
+    """Who is paused or left out has been dealt with; imported people are not here to talk to."""
     page = reverse("agreement:annotators", args=[project.slug]) + "?show=flagged"
-    reports = AnnotatorReport.objects.filter(project=project)
+    reports = AnnotatorReport.objects.filter(project=project, user__is_imported=False)
     out = Annotator.objects.filter(
         project=project, user=OuterRef("user"), left_out_at__isnull=False
     )
@@ -276,8 +276,7 @@ def _flagged_figure(project: Project) -> ProjectFigure:
         rule="annotator_flagged",
         page=page,
         metrics={"people/annotators_flagged": float(len(flagged))},
-        value=f"{len(flagged):,}",
-        expected="0",
+        value=f"{len(flagged):,} people",
         detail=f"{', '.join(labels)}{more}." if labels else "",
     )
 
@@ -295,8 +294,7 @@ def _stuck_figure(project: Project) -> ProjectFigure:
         rule="pairs_stuck",
         page=reverse("agreement:disputes", args=[project.slug]),
         metrics={"people/pairs_stuck": float(n)},
-        value=f"{n:,}",
-        expected=f"no vote for {STUCK_DAYS} days",
+        value=f"{n:,} pairs",
         detail=f"{n - review:,} contested and {review:,} sent to review, without a vote for "
         f"{STUCK_DAYS} days."
         if n

@@ -36,6 +36,5 @@ def _days_since(change: StageChange, page: str) -> ProjectFigure:
         page=page,
         metrics={"people/days_since_evaluation": days},
         value=f"{days:,.0f} days",
-        expected="an evaluation within the limit",
         detail=f"{change.get_stage_display()} names {model}, last {what} on {since:%Y-%m-%d}.",
     )

@@ -139,7 +139,7 @@ def _state(
 
 def _open(project: Project, found: Violation, figure: ProjectFigure, now: datetime) -> Incident:
     rule = found.rule
-    words = f"{figure.value}, expected {figure.expected}" if figure.expected else figure.value
+    words = f"{figure.value}, expected {figure.expected or found.expected}"
     return incident_open(
         project=project,
         key=incident_key(project.pk, rule.name),

@@ -123,6 +123,5 @@ def disk_figure(project: Project, used: Mapping[str, float]) -> ProjectFigure:
         page=page,
         metrics={"people/disk_used": max(used.values())},
         value=f"{100 * max(used.values()):.0f} % used",
-        expected="room for runs to save",
         detail=f"Used of the disks: {', '.join(parts)}.",
     )
