@@ -26,6 +26,7 @@ from apps.labeling.api.ratings import router as ratings
 from apps.loop.api import router as overview
 from apps.loop.api.pipelines import router as pipelines
 from apps.monitoring.api.incidents import router as incidents
+from apps.monitoring.api.people import router as people_alarms
 from apps.monitoring.api.service import router as monitoring
 from apps.snapshots.api import router as snapshots
 from apps.training.api.constitution import router as constitution
@@ -72,6 +73,7 @@ for _router in (
     sheets,
     monitoring,
     incidents,
+    people_alarms,
     pipelines,
     overview,
 ):

@@ -44,6 +44,11 @@ app.conf.update(
             "schedule": 60.0,
             "options": {"queue": wire.QUEUE_DEFAULT, "expires": 60.0},
         },
+        "look-at-projects": {
+            "task": "apps.monitoring.tasks.look_at_projects",
+            "schedule": 120.0,
+            "options": {"queue": wire.QUEUE_STATISTICS, "expires": 120.0},
+        },
         "look-at-head-to-heads": {
             "task": "apps.evaluation.tasks.look_at_head_to_heads",
             "schedule": 60.0,

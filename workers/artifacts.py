@@ -178,12 +178,17 @@ class Store:
 
     def disk_free(self) -> int | None:
         """Bytes that the store's disk has left; None of a store elsewhere."""
+        place = self.disk_place()
+        return shutil.disk_usage(place).free if place is not None else None
+
+    def disk_place(self) -> Path | None:
+        """A folder on the store's disk that exists; None of a store elsewhere."""
         if not self.is_local:
             return None
         place = Path(self._root)
         while not place.exists() and place != place.parent:  # nothing was stored yet
             place = place.parent
-        return shutil.disk_usage(place).free
+        return place
 
     def write_bytes(self, relative: str, data: bytes) -> str:
         """Writes whole, returns the SHA-256 of the content."""

@@ -76,6 +76,7 @@ SENTENCES: dict[str, str] = {
     "model.downloaded": "downloaded the model {subject} ({part})",
     "model.rejected": "rejected the model {model} ({subject}): {reason}",
     "model.retired": "retired the model {model} ({subject}): {reason}",
+    "alarms.changed": "changed the alarms about people and data",
     "mute.created": "muted incidents until {until}",
     "mute.lifted": "lifted a mute",
     "outcomes.recorded": "recorded {created} outcomes of {subject}",

@@ -7,8 +7,17 @@ class AgreementConfig(AppConfig):
     label = "agreement"
 
     def ready(self) -> None:
-        from apps.common.registry import NavItem, annotator_pages_set, dispute_page_set, nav_add
+        from apps.agreement.services.alarms import due_figures, vote_figures
+        from apps.common.registry import (
+            NavItem,
+            annotator_pages_set,
+            dispute_page_set,
+            nav_add,
+            project_figures_add,
+        )
 
+        project_figures_add(vote_figures, of_votes=True)
+        project_figures_add(due_figures)
         readers = frozenset({"reviewer", "engineer", "admin"})
         nav_add(
             NavItem(

@@ -4,7 +4,7 @@ Imports point backwards only; an app fills these lists in its `AppConfig.ready`.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -267,6 +267,24 @@ class NamedModel:
     path: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectFigure:
+    """What a rule about people and data (`workers.rules.people`) reads of a project.
+
+    metrics: by the names that the rule reads, empty where `missing` says what is not there yet;
+    value, expected: as a page prints them; detail: whom or what it is about, in words, without
+    names of people; page: its address without the site, where to act.
+    """
+
+    rule: str
+    page: str
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    value: str = ""
+    expected: str = ""
+    detail: str = ""
+    missing: str = ""
+
+
 _nav: list[NavItem] = []
 _home: list[str] = []
 _overview: dict[str, str] = {}
@@ -274,6 +292,7 @@ _annotator_pages: dict[str, str] = {}
 _dispute_pages: list[str] = []
 _deletion_checks: list[Callable[[Any], None]] = []
 _deletion_steps: list[Callable[[Any], None]] = []
+_project_figures: list[tuple[Callable[[Any], list[ProjectFigure]], bool]] = []
 _run_uses: list[Callable[[Any], list[str]]] = []
 _copies: list[Callable[[Any, Any], None]] = []
 _facts: list[Callable[[Collection[Any]], Mapping[str, Mapping[str, Any]]]] = []
@@ -398,6 +417,20 @@ def deletion_step_add(step: Callable[[Any], None]) -> None:
 def deletion_steps(project: Any) -> None:
     for step in _deletion_steps:
         step(project)
+
+
+def project_figures_add(
+    find: Callable[[Any], list[ProjectFigure]], *, of_votes: bool = False
+) -> None:
+    """`find` takes a project. `of_votes`: it reads every vote, and is asked only where some came,
+    or an hour passed."""
+    if (find, of_votes) not in _project_figures:
+        _project_figures.append((find, of_votes))
+
+
+def project_figures(project: Any, *, of_votes: bool) -> list[ProjectFigure]:
+    """What rules about people and data read now."""
+    return [one for find, heavy in _project_figures if heavy == of_votes for one in find(project)]
 
 
 def run_uses_add(uses: Callable[[Any], list[str]]) -> None:

@@ -21,6 +21,7 @@ from apps.common.registry import (
     named_models_add,
     nav_add,
     people_rates_set,
+    project_figures_add,
     protocol_pages_set,
     run_tab_add,
     run_uses_add,
@@ -133,6 +134,7 @@ class EvaluationConfig(AppConfig):
         from apps.evaluation.selectors import evidence_measured  # noqa: F401 # its lines
         from apps.evaluation.selectors.cards import card_lines
         from apps.evaluation.selectors.checklists import has_checklists
+        from apps.evaluation.selectors.overdue import overdue_figures
         from apps.evaluation.selectors.promotion import named_models, run_uses
 
         audit_subjects_add(
@@ -140,6 +142,7 @@ class EvaluationConfig(AppConfig):
             named_by(PromotionRequest, "checkpoint__run__name", "evaluation:promotion"),
         )
         card_lines_add(card_lines)
+        project_figures_add(overdue_figures)
         named_models_add(named_models)
         run_uses_add(run_uses)
         run_tab_add(

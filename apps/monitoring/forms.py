@@ -1,6 +1,6 @@
 """What the pages of models in service send."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -13,6 +13,7 @@ from apps.accounts.models import Project
 from apps.common.errors import DomainError
 from apps.monitoring.models import Watch
 from apps.monitoring.selectors.incidents import SORTS, STATES, IncidentFilters
+from apps.monitoring.selectors.people import ProjectRule
 from apps.monitoring.services.channels import PRESETS, preset_end
 from apps.monitoring.services.incidents import LEARNED
 from apps.monitoring.services.watches import (
@@ -28,6 +29,8 @@ from apps.training.models import Checkpoint
 from apps.training.selectors.pages import input_resolve, snapshot_choices
 from apps.training.services.kinds import ANSWERING, KINDS, REWARDS
 from workers.diagnosis.reading import MOST_BYTES
+from workers.rules.rule import OFF
+from workers.rules.words import condition
 
 MOST_CHOICES = 200
 _SETTINGS = ("eval_prompts", "max_new_tokens", "max_seconds")
@@ -315,3 +318,40 @@ class RunImportForm(forms.Form):
                 "read. Export fewer metrics, or every tenth step."
             )
         return file
+
+
+class AlarmsForm(forms.Form):
+    """Limit and on or off of every rule about people and data."""
+
+    def __init__(self, *given: Any, rules: Sequence[ProjectRule], **more: Any) -> None:
+        super().__init__(*given, **more)
+        self.rules = rules
+        for one in rules:
+            name, title = one.rule.name, one.rule.title
+            self.fields[f"limit_{name}"] = forms.FloatField(
+                label=f"Limit ({one.rule.unit})",
+                initial=f"{one.rule.limit:g}",
+                min_value=0,
+                max_value=1e9,
+                help_text=f"Raised {condition(one.rule)}.",
+                widget=forms.NumberInput(
+                    attrs={"step": "any", "aria-label": f"Limit of “{title}” ({one.rule.unit})"}
+                ),
+            )
+            self.fields[f"on_{name}"] = forms.BooleanField(
+                label="Open incidents", initial=one.is_on, required=False
+            )
+
+    def changes(self) -> dict[str, dict[str, Any] | None]:
+        """For `alarms_change`: what differs from a rule's own; None where nothing does."""
+        found: dict[str, dict[str, Any] | None] = {}
+        for one in self.rules:
+            name, choice = one.rule.name, dict[str, Any]()
+            if self.cleaned_data[f"limit_{name}"] != one.own_limit:
+                choice["threshold"] = self.cleaned_data[f"limit_{name}"]
+            if not self.cleaned_data[f"on_{name}"]:
+                choice["action"] = OFF
+            if one.patience:
+                choice["patience"] = one.patience
+            found[name] = choice or None
+        return found

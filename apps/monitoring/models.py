@@ -198,6 +198,28 @@ class Delivery(models.Model):
         return f"{self.event} to {self.channel_id}"
 
 
+class ProjectLook(models.Model):
+    """What the rules about people and data last saw of a project, and what was chosen of them.
+
+    choices: as the setting `guards` of a run; memory: the engine's state; figures: by rule what was
+    measured, its state and since when; vote_id: the newest vote when all votes were last read.
+    """
+
+    project = models.OneToOneField(
+        Project, on_delete=models.CASCADE, primary_key=True, related_name="look"
+    )
+    choices = models.JSONField(default=dict)
+    memory = models.JSONField(default=dict)
+    figures = models.JSONField(default=dict)
+    looks = models.PositiveIntegerField(default=0)
+    vote_id = models.BigIntegerField(default=0)
+    looked_at = models.DateTimeField(null=True, blank=True)
+    votes_read_at = models.DateTimeField(null=True, blank=True)
+
+    def __str__(self) -> str:
+        return f"people and data of {self.project_id}"
+
+
 # Models in service: what is asked of them every hour, and what the world says of them.
 
 

@@ -4,6 +4,7 @@ from celery import shared_task
 
 from apps.monitoring.services.alerting import incidents_sweep
 from apps.monitoring.services.notifications import sender
+from apps.monitoring.services.people import projects_look
 from apps.monitoring.services.probes import probes_launch
 from apps.monitoring.services.retention import points_thin
 
@@ -25,6 +26,12 @@ def sweep_incidents() -> int:
 def launch_probes() -> int:
     """Every minute: Monitored models whose probe is due, and probes that ended unseen."""
     return probes_launch()
+
+
+@shared_task(name="apps.monitoring.tasks.look_at_projects")
+def look_at_projects() -> int:
+    """Every two minutes: people and data of every project that is not archived."""
+    return projects_look()
 
 
 @shared_task(name="apps.monitoring.tasks.thin_old_runs")

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from apps.monitoring.views import channels, diagnosis, incidents, watches
+from apps.monitoring.views import channels, diagnosis, incidents, people, watches
 
 app_name = "monitoring"
 _INCIDENTS = "<slug:slug>/monitoring/incidents/"
@@ -48,6 +48,8 @@ urlpatterns = [
     path(
         f"{_CHANNEL}messages/<int:delivery_id>/again/", channels.channel_again, name="channel_again"
     ),
+    # people and data
+    path("<slug:slug>/monitoring/people/", people.people, name="people"),
     # watches
     path(_WATCHES_ALL, watches.overview, name="overview"),
     path(f"{_WATCHES_ALL}watches/new/", watches.watch_new, name="watch_new"),

@@ -9,6 +9,7 @@ from apps.common.registry import (
     deletion_check_add,
     deletion_step_add,
     nav_add,
+    project_figures_add,
     run_results_add,
 )
 
@@ -45,11 +46,13 @@ class TrainingConfig(AppConfig):
 
         from apps.accounts.selectors import named_by
         from apps.training.models import Run
+        from apps.training.selectors.behind import behind_figures
         from apps.training.selectors.results import run_results
         from apps.training.selectors.runs import no_run_goes_on
         from apps.training.services.sharing import project_copies_release
 
         run_results_add(run_results)
+        project_figures_add(behind_figures)
         audit_subjects_add(("alert", "pairs", "run"), named_by(Run, "name", "training:run"))
         deletion_check_add(no_run_goes_on)
         deletion_step_add(project_copies_release)

@@ -83,7 +83,8 @@ def person(username: str, *, imported: bool = True) -> User:
 
 
 def votes_write(project: Project, rows: Iterable[dict[str, Any]]) -> None:
-    """Each row: pair (any number), who (a User), choice; optionally left_is, active_ms, cast_at."""
+    """Each row: pair (any number), who (a User), choice; optionally left_is, active_ms, cast_at,
+    guideline."""
     rows = list(rows)
     pairs = _pairs(project, dict.fromkeys(row["pair"] for row in rows))
     taken: Counter[int] = Counter()
@@ -112,6 +113,7 @@ def votes_write(project: Project, rows: Iterable[dict[str, Any]]) -> None:
                 chosen={"a": slot.task.response_a, "b": slot.task.response_b}.get(row["choice"]),
                 left_is=row.get("left_is", ""),
                 active_ms=row.get("active_ms"),
+                guideline=row.get("guideline"),
                 idempotency_key=f"{slot.task.pk}",
                 cast_at=row.get("cast_at", moment),
             )

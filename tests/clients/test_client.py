@@ -175,6 +175,8 @@ COVERED = [
     operations.advice("p", {"task": "open"}),
     operations.selection_replays("p", kind="depth"),
     operations.label_budget("p", {"votes": 1}),
+    operations.alarms("p"),
+    operations.alarms_set("p", {}),
     operations.selection_replay_start("p", {}),
     operations.pairs_select("p", "r", {}),
     operations.dataset_looks("p", "d", limit=1),

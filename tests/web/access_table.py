@@ -1103,6 +1103,8 @@ def watch_id(world: World) -> dict[str, Any]:
 
 IN_SERVICE = [
     page("monitoring:overview", STAFF),
+    page("monitoring:people", STAFF),
+    post("monitoring:people", STAFF, ok=422),
     page("monitoring:watch_new", STAFF),
     post("monitoring:watch_new", STAFF, ok=422),
     page("monitoring:watch", STAFF, args=watch_id),
@@ -1127,6 +1129,8 @@ IN_SERVICE_API = [
 INCIDENT = "/projects/{slug}/incidents/{incident_id}"
 INCIDENTS_API = [
     api("GET /projects/{slug}/incidents", STAFF),
+    api("GET /projects/{slug}/alarms", STAFF),
+    api("PATCH /projects/{slug}/alarms", STAFF, data={"alarms": {}}),
     api(f"GET {INCIDENT}", STAFF, args=incident_id),
     api(f"POST {INCIDENT}/acknowledge", STAFF, args=incident_id),
     api(f"POST {INCIDENT}/resolve", STAFF, args=incident_id, data={"lesson": "Look first."}),

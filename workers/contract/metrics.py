@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 TRAINING, EVALUATION, BEHAVIOUR = "training", "evaluation", "behaviour"
 MACHINE = "machine"
+PEOPLE = "people"  # of a project, and of no run
 
 
 @dataclass(frozen=True, slots=True)
@@ -713,6 +714,73 @@ METRICS = (
     ),
     Metric("machine/disk_read", "Read from disk", "MiB/s", MACHINE, about="By the run."),
     Metric("machine/disk_written", "Written to disk", "MiB/s", MACHINE, about="By the run."),
+    # --- people and data of a project ---
+    Metric("people/agreement_fall", "Fall of agreement", "share of vote pairs", PEOPLE),
+    Metric(
+        "people/agreement_fall_errors",
+        "Fall of agreement, in standard errors",
+        "standard errors",
+        PEOPLE,
+    ),
+    Metric(
+        "people/guideline_fall",
+        "Fall of agreement with the newest guidelines",
+        "share of vote pairs",
+        PEOPLE,
+    ),
+    Metric(
+        "people/guideline_fall_errors",
+        "Fall with the newest guidelines, in standard errors",
+        "standard errors",
+        PEOPLE,
+    ),
+    Metric(
+        "people/batch_gap",
+        "Agreement of the worst batch below the rest",
+        "share of vote pairs",
+        PEOPLE,
+    ),
+    Metric(
+        "people/batch_gap_errors", "The worst batch, in standard errors", "standard errors", PEOPLE
+    ),
+    Metric(
+        "people/gold_error_rise", "Rise of errors on gold pairs", "share of gold answers", PEOPLE
+    ),
+    Metric(
+        "people/gold_error_rise_errors",
+        "Rise of gold errors, in standard errors",
+        "standard errors",
+        PEOPLE,
+    ),
+    Metric(
+        "people/audit_error_rise",
+        "Rise of votes that audits contradict",
+        "share of audited votes",
+        PEOPLE,
+    ),
+    Metric(
+        "people/audit_error_rise_errors",
+        "Rise of audit errors, in standard errors",
+        "standard errors",
+        PEOPLE,
+    ),
+    Metric("people/audits_overdue", "Audits overdue", "votes", PEOPLE),
+    Metric("people/annotators_flagged", "Flagged annotators who count", "people", PEOPLE),
+    Metric("people/pairs_stuck", "Pairs that wait for a ruling", "pairs", PEOPLE),
+    Metric("people/budget_spent", "Spent of the label budget", "share of the budget", PEOPLE),
+    Metric(
+        "people/pairs_since_reward_model", "Decided pairs after the reward model", "pairs", PEOPLE
+    ),
+    Metric(
+        "people/pairs_of_reward_model", "Pairs that the reward model learned from", "pairs", PEOPLE
+    ),
+    Metric(
+        "people/days_since_evaluation",
+        "Days since the model in service was evaluated",
+        "days",
+        PEOPLE,
+    ),
+    Metric("people/disk_used", "Fullest disk", "share of the disk", PEOPLE),
 )
 
 _BY_NAME = {metric.name: metric for metric in METRICS}

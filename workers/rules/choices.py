@@ -71,7 +71,8 @@ def needed_metrics(kind: str) -> list[str]:
 
 def compared_metrics(kind: str) -> list[str]:
     """The metrics that are compared with healthy runs: all that a baseline needs."""
-    return sorted({rule.metric for rule in diagnosing_rules(kind) if rule.test == "unusual"})
+    found = [rule for rule in rules_of(kind) if rule.test == "unusual" or "healthy" in rule.given]
+    return sorted({rule.metric for rule in found})
 
 
 def title_of(rule: str) -> str:

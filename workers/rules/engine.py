@@ -48,6 +48,7 @@ CALM = 3  # such checks from which a finding is said to have cleared
 COOLDOWN = 20  # checks between two alerts of a rule
 ADJUST_AGAIN = 10  # checks after which a problem that stays is adjusted again
 MOST_ADJUSTMENTS = 3  # per problem
+UNLIKE = 3.5  # z beyond which a level is not that of healthy runs
 FORM = 2  # of the state; another one's memory cannot be read
 SKIP = "skip"  # the action of a step whose loss or gradient was no number, the first time
 NON_FINITE = BY_NAME["non_finite"]
@@ -310,6 +311,11 @@ class Engine:
         memory = self._memory.get(rule, {})
         return memory.get("calm_since") if memory.get("calm", 0) >= CALM else None
 
+    def memory_of(self, rule: str) -> Memory:
+        """What is remembered of a rule: whether it is `raised`, and `calm`, how many checks in a
+        row lay well inside since; empty before its first check."""
+        return copy.deepcopy(self._memory.get(rule, {}))
+
     def is_crossed(self, rule: str) -> bool:
         """Whether the last check of a rule that warns or stops was beyond its limit."""
         acts = any(one.name == rule and one.action not in ("", OFF) for one in self.rules)
@@ -365,6 +371,7 @@ class Engine:
         judged_from = memory.setdefault("judged_from", step if rule.grace else 0)
         if not _fires(rule, memory, step, reading):
             return None
+        rule, beside = self._beside_healthy(rule, reading, step)
         start = reading.start_step
         if start is None:
             start = next(at for at, crossed in memory["recent"] if crossed)
@@ -374,12 +381,30 @@ class Engine:
             step=step,
             value=reading.value,
             limit=reading.limit,
-            message=_message(rule, reading),
+            message=f"{_message(rule, reading)}{beside}",
             expected=reading.expected,
             start_step=max(start, judged_from) if rule.diagnoses else step,
             detail=reading.detail,
             repeats=memory["times"] > 1 or self._repeats(rule),
         )
+
+    def _beside_healthy(self, rule: Rule, reading: Reading, step: int) -> tuple[Rule, str]:
+        """A level that healthy runs may reach as well (`healthy`, the least difference from them)
+        informs; it warns where they were elsewhere at this step. Returns the rule with its severity
+        and what the message says of it."""
+        if "healthy" not in rule.given or rule.severity != "info" or rule.action != WARN:
+            return rule, ""
+        usual = self.baseline.at(rule.metric, step) if self.baseline is not None else None
+        if usual is None:
+            return rule, (
+                " There is no baseline of healthy runs of this recipe at this step, so this is a "
+                "note and opens no incident."
+            )
+        beyond = (reading.value - usual.mean) * (1 if rule.bound == "above" else -1)
+        were = f" {usual.runs} healthy runs were at {usual.mean:.3g} ± {usual.deviation:.2g} here"
+        if beyond >= rule.given["healthy"] and abs(usual.z(reading.value)) > UNLIKE:
+            return replace(rule, severity="warning"), f"{were}."
+        return rule, f"{were}: this is no different, so it is a note and opens no incident."
 
     def _repeats(self, rule: Rule) -> bool:
         """Whether a rule of the other sort, one acts and one only explains, has already spoken of

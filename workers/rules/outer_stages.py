@@ -134,11 +134,12 @@ REWARD = (
         name="reward_saturated",
         title="The reward nears the end of its scale",
         **of("reward", ROLLOUTS),
-        **over(0.8, "calibrated score", "reward/calibrated_mean", test="window"),
+        **over(0.8, "calibrated score", "reward/calibrated_mean", test="window", healthy=0.1),
         **warns(),
         severity="info",
         page="near-the-top",
-        source="SPEC F2. A run that learns may pass this by learning, so it only informs, once.",
+        source="SPEC F2. A run that learns may pass this by learning: it warns where healthy runs "
+        "of the recipe were 0.1 lower at this step, and z is past 3.5; else it only informs, once.",
     ),
     Rule(
         name="reward_above_baseline",
@@ -149,6 +150,7 @@ REWARD = (
             "share over the baseline's 90 % quantile",
             "reward/above_baseline_share",
             test="window",
+            healthy=0.1,
         ),
         **warns(action=OFF),
         severity="info",
@@ -167,6 +169,7 @@ REWARD = (
             "reward/calibrated_mean",
             test="spread",
             share=0.5,
+            healthy=0.05,
         ),
         patience=(2, 3),
         **warns(),
@@ -174,8 +177,9 @@ REWARD = (
         page="answers-score-alike",
         source="SPEC F2. Near 1 the calibrated scale is flat and its spread falls by itself, so "
         "where raw scores are known their spread must also be under half of its first value. A "
-        "policy that learns one kind of good answer passes this as well, so it only informs; a "
-        "sudden loss of spread comes with a jump, which reward_drift warns of.",
+        "policy that learns one kind of good answer passes this as well, so it only informs, but "
+        "where healthy runs of the recipe were 0.05 higher at this step; a sudden loss of spread "
+        "comes with a jump, which reward_drift warns of.",
     ),
     Rule(
         name="reward_drift",

@@ -1,5 +1,6 @@
 """The table of rules, from the outermost stage inwards; of one stage what acts stands first. The
-rows of the outer stages are in `workers.rules.outer_stages`.
+rows of the outer stages are in `workers.rules.outer_stages`, those of projects in
+`workers.rules.people`.
 
 Thresholds are those of the literature and of the product's specification; where one of them, read
 literally, would alarm on a run that learns as it should, `source` says how the rule departs. Limits
@@ -10,6 +11,7 @@ docs/guardrails.md, docs/diagnosis.md.
 
 from workers.rules.on_rows import ROWS_DATA, ROWS_POLICY, ROWS_REWARD
 from workers.rules.outer_stages import DATA, EVALUATION, REWARD
+from workers.rules.people import PEOPLE
 from workers.rules.rule import (
     ALL,
     CONTRACT,
@@ -409,4 +411,5 @@ RULES: tuple[Rule, ...] = (
     *NUMERICS,
     *RESOURCES,
     *DIAGNOSIS,
+    *PEOPLE,
 )

@@ -54,6 +54,13 @@ def scaled(rule: Rule, memory: Memory, metrics: MetricValues, check: Check) -> R
     return against(rule, metrics[rule.metric] / size) if size > 0 else None
 
 
+def beyond_noise(rule: Rule, memory: Memory, metrics: MetricValues, check: Check) -> Reading:
+    """The first metric, which the second gives in standard errors: `errors` of them at least."""
+    errors = metrics[rule.metrics[1]]
+    reading = against(rule, metrics[rule.metric], standard_errors=errors)
+    return _matters(reading, errors >= rule.given["errors"])
+
+
 def first(rule: Rule, memory: Memory, metrics: MetricValues, check: Check) -> Reading | None:
     value = metrics[rule.metric]
     begun = memory.setdefault("first", value)
@@ -424,6 +431,7 @@ def _times(value: float, usual: float) -> float:
 # `finite` and `diagnosed` are the engine's own: they read no single metric.
 TESTS: dict[str, Test] = {
     "level": level,
+    "beyond_noise": beyond_noise,
     "scaled": scaled,
     "first": first,
     "fallen": fallen,

@@ -17,6 +17,7 @@ HEAD = (
 _TESTS = {
     "level": "the metric itself",
     "scaled": "the metric over the size of another",
+    "beyond_noise": "the metric, by {errors} standard errors at least",
     "first": "the metric over its first value of the run",
     "fallen": "how far the metric lies under its first value",
     "risen": "how far the metric lies over its first value",

@@ -252,6 +252,7 @@ class LabelingSettingsOut(Schema):
     audit_days: int
     fast_ms: int
     vote_price: float
+    label_budget: float
     currency: str
     skips_to_review: int
     show_tie: bool
@@ -310,6 +311,7 @@ class LabelingSettingsIn(Schema):
     audit_days: int | None = None
     fast_ms: int | None = None
     vote_price: float | None = None
+    label_budget: float | None = None
     currency: str | None = None
     skips_to_review: int | None = None
     show_tie: bool | None = None

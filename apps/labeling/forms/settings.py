@@ -29,6 +29,7 @@ _LABELS = {
     "audit_days": "Audited within (days)",
     "fast_ms": "Flag answers faster than (seconds)",
     "vote_price": "Price of a vote",
+    "label_budget": "Budget for votes",
     "currency": "Currency",
     "random_share": "Share drawn at random (%)",
     "gold_share": "Share of gold pairs (%)",
@@ -72,6 +73,7 @@ _HELP = {
     "audit_days": "After that an audit that was not done counts as overdue.",
     "fast_ms": "Answers faster than this are counted on the annotators’ pages; 0: none.",
     "vote_price": "For the cost per accepted comparison; 0: not stated.",
+    "label_budget": "In the same currency; an incident opens at 90 % of it. 0: not stated.",
     "currency": "Three letters, such as EUR.",
     "random_share": "Of the queue; the rest goes by priority. Never zero: agreement is "
     "computed on what was drawn at random.",
@@ -118,7 +120,7 @@ _UNITS = {
     **{
         name: {"per": 100, "low": low, "high": high}
         for name, (low, high) in SHARES.items()
-        if name != "vote_price"
+        if name not in ("vote_price", "label_budget")
     },
     "lease_seconds": {"per": 1 / 60, "low": 30, "high": 86_400, "whole": True},
     "fast_ms": {"per": 1 / 1000, "low": 0, "high": 60_000, "whole": True},

@@ -105,6 +105,9 @@ class LabelingSettings(Stamped):
     vote_price = models.FloatField(
         default=0.0, db_default=0.0, help_text="what one vote costs, in `currency`; 0: not stated"
     )
+    label_budget = models.FloatField(
+        default=0.0, db_default=0.0, help_text="for all votes, in `currency`; 0: not stated"
+    )
     currency = models.CharField(max_length=3, default="EUR", db_default="EUR")
     skips_to_review = models.PositiveSmallIntegerField(default=3)
     acknowledge_guidelines = models.BooleanField(default=True)

@@ -66,6 +66,7 @@ SHARES = {
     "qualification_pass": (0.01, 1.0),
     "least_posterior": (0.51, 0.999),
     "vote_price": (0.0, 1_000.0),
+    "label_budget": (0.0, 1e9),
 }
 _SWITCHES = (
     "judge_first",

@@ -233,6 +233,10 @@ def _state_line(entry: IncidentEntry, body: dict[str, Any]) -> TimelineLine | No
             "out"
         )
         return TimelineLine(entry.at, "git-branch", "warn", words)
+    if "cleared" in body:
+        since = localtime(datetime.fromisoformat(body["cleared"]))
+        words = f"The figure is back inside its limit since {since:%Y-%m-%d %H:%M %Z}"
+        return TimelineLine(entry.at, "circle-check", "good", words)
     if "mute" in body:
         until = localtime(datetime.fromisoformat(body["until"]))
         words = f"Muted until {until:%Y-%m-%d %H:%M %Z}: {body['reason']}"

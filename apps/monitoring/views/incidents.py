@@ -19,6 +19,7 @@ from apps.monitoring.models import Incident
 from apps.monitoring.screens import incidents as screen
 from apps.monitoring.selectors import incidents as reads
 from apps.monitoring.selectors.incidents import mute_of
+from apps.monitoring.selectors.people import project_rule
 from apps.monitoring.services import incidents as services
 from apps.monitoring.services.alerting import incident_findings
 from apps.monitoring.services.channels import incident_mute
@@ -136,6 +137,7 @@ def _page(
         "state_tone": screen.STATE_TONES[incident.state],
         "stage": screen.stage_name(incident.link),
         "watch": incident.key.partition(":")[2] if incident.key.startswith("watch:") else "",
+        "project_rule": project_rule(incident),
         "is_open": incident.state != Incident.State.RESOLVED,
         "muted": mute_of(incident),
         "judged": draft,

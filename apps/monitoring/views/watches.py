@@ -18,6 +18,7 @@ from apps.monitoring.screens import service as outcome_screen
 from apps.monitoring.screens import service as screen
 from apps.monitoring.selectors import service as reads
 from apps.monitoring.selectors.checks import probe_results
+from apps.monitoring.selectors.people import people_summary
 from apps.monitoring.services import probes, watches
 from apps.training.models import Checkpoint
 from apps.training.selectors.pages import input_resolve
@@ -36,6 +37,7 @@ def overview(request: Request) -> HttpResponse:
         "incidents": incidents,
         "n_incidents": n_incidents,
         "runs": reads.live_runs_with_alerts(project),
+        "people": people_summary(project),
         "groups": [
             outcome_screen.outcome_group(
                 title=one.title, watch=one.watch, series=one.series, reward=one.reward

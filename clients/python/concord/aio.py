@@ -1072,6 +1072,18 @@ class AsyncClient:
         given = {name: value for name, value in stated.items() if value is not None}
         return await self._transport.send(operations.label_budget(project, given))
 
+    async def alarms(self, project: str) -> types.Alarms:
+        """Every rule about people and data with its newest figure, its state and its limit."""
+        return await self._transport.send(operations.alarms(project))
+
+    async def alarms_set(
+        self, project: str, changes: Mapping[str, Mapping[str, Any] | None]
+    ) -> types.Alarms:
+        """By rule {"threshold": …, "action": "warn" or "off", "patience": looks}; None for the
+        rule's own. Rules that are not named stay as they are."""
+        body = {"alarms": changes}
+        return await self._transport.send(operations.alarms_set(project, body))
+
     async def pairs_select(
         self, project: str, run: str, *, pairs: int, **plan: Any
     ) -> types.PairsSelected:

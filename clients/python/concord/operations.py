@@ -478,6 +478,15 @@ def limits_set(project: str, changes: Mapping[str, int | None]) -> Operation[typ
     return Operation("PATCH", template, types.Limits.read, {"slug": project}, body=changes)
 
 
+def alarms(project: str) -> Operation[types.Alarms]:
+    return Operation("GET", "/projects/{slug}/alarms", types.Alarms.read, {"slug": project})
+
+
+def alarms_set(project: str, body: Mapping[str, Any]) -> Operation[types.Alarms]:
+    template = "/projects/{slug}/alarms"
+    return Operation("PATCH", template, types.Alarms.read, {"slug": project}, body=body)
+
+
 def remove_intermediates(project: str, run_id: str) -> Operation[types.Intermediates]:
     names = {"slug": project, "run_id": run_id}
     return Operation("POST", RUN + "/remove-intermediates", types.Intermediates.read, names)

@@ -85,6 +85,14 @@ class Comparisons(Group):
                 )
             )
 
+    def alarms(self) -> types.Alarms:
+        """See `AsyncClient.alarms`."""
+        return self._do(self._client.alarms(self._slug))
+
+    def alarms_set(self, changes: Mapping[str, Mapping[str, Any] | None]) -> types.Alarms:
+        """See `AsyncClient.alarms_set`."""
+        return self._do(self._client.alarms_set(self._slug, changes))
+
 
 class Datasets(Group):
     """Frozen rows that runs read."""

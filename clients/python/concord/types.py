@@ -383,6 +383,7 @@ class LabelingSettings(Answered):
     audit_days: int
     fast_ms: int
     vote_price: float
+    label_budget: float
     currency: str
     skips_to_review: int
     show_tie: bool
@@ -894,6 +895,41 @@ class Space(Answered):
     quota: int | None
     keep_days: int | None
     lines: tuple[SpaceLine, ...] = field(metadata=_each(SpaceLine))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alarm(Answered):
+    """A rule about people and data. state: quiet, raised, missing (not enough to judge) or off;
+    since: when it began; inside_since: since when a raised figure is back inside its limit;
+    incident: the id of its open one, or empty; page: where to act."""
+
+    rule: str
+    title: str
+    stage: str
+    severity: str
+    state: str
+    since: datetime | None = field(metadata=_MOMENT)
+    inside_since: datetime | None = field(metadata=_MOMENT)
+    value: str
+    expected: str
+    detail: str
+    missing: str
+    fires: str
+    unit: str
+    limit: float
+    own_limit: float
+    action: str
+    incident: str
+    page: str
+    playbook: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alarms(Answered):
+    """Of a project, as of looked_at; None before the first look."""
+
+    looked_at: datetime | None = field(metadata=_MOMENT)
+    items: Sequence[Alarm] = field(metadata=_each(Alarm))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,7 @@ from workers.rules.choices import guardrails_of
 from workers.rules.diagnosis import Baseline
 from workers.rules.engine import Engine
 from workers.rules.on_rows import ROWS_DATA, ROWS_POLICY, ROWS_REWARD
+from workers.rules.people import PEOPLE
 from workers.rules.table import RULES
 
 SEEDS = range(40)
@@ -185,7 +186,9 @@ def test_every_rule_has_a_planted_fault() -> None:
     explained = set(EXPLAINED) | set(UNUSUAL) | set(AT_START)
     on_rows = {rule.name for rule in (*ROWS_DATA, *ROWS_REWARD, *ROWS_POLICY)}  # test_on_rows.py
     on_rows |= {"reward_unusual"}
-    assert {rule.name for rule in RULES} == set(PPO_FAULTS) | trainers | explained | on_rows
+    of_projects = {rule.name for rule in PEOPLE}  # tests/monitoring/test_people.py
+    planted_here = set(PPO_FAULTS) | trainers | explained
+    assert {rule.name for rule in RULES} == planted_here | on_rows | of_projects
 
 
 def test_healthy_runs_are_explained_by_nothing() -> None:
@@ -242,7 +245,64 @@ def test_healthy_trainings_raise_nothing(kind: str) -> None:
         assert watch(Engine(kind), healthy_trainer(seed, 120)) == []
 
 
-def test_a_reward_with_another_origin_is_no_alarm() -> None:
+def healthy_levels(mean: float, std: float) -> Baseline:
+    """Six runs of one recipe whose calibrated scores lay so at every step."""
+    steps = range(1, 151)
+    return Baseline.of(
+        {
+            "reward/calibrated_mean": [(step, mean + 0.01 * run) for step in steps],
+            "reward/calibrated_std": [(step, std + 0.004 * run) for step in steps],
+        }
+        for run in range(6)
+    )
+
+
+LEVELS = ("reward_saturated", "reward_spread")
+
+
+@pytest.mark.parametrize(
+    ("baseline", "severity", "words"),
+    [
+        (healthy_levels(0.5, 0.2), "warning", "6 healthy runs were at"),
+        (healthy_levels(0.87, 0.04), "info", "this is no different, so it is a note"),
+        (None, "info", "There is no baseline of healthy runs of this recipe at this step"),
+    ],
+)
+def test_a_level_warns_where_healthy_runs_were_elsewhere_and_else_says_that_it_does_not(
+    baseline: Baseline | None, severity: str, words: str
+) -> None:
+    """SPEC F2's spike: 0.5 → 0.9 and 0.2 → 0.05."""
+    found = watch(Engine("ppo", baseline=baseline), planted(healthy_ppo(1), spike, since=60))
+    levels = {one.rule.name: one for one in found if one.rule.name in LEVELS}
+    assert set(levels) == set(LEVELS)
+    assert {one.severity for one in levels.values()} == {severity}
+    assert all(words in one.message for one in levels.values())
+
+
+def test_a_level_that_an_engineer_told_to_stop_stops_with_or_without_a_baseline() -> None:
+    guards = {"guards": {"reward_saturated": "stop"}}
+    for baseline in (None, healthy_levels(0.87, 0.04)):
+        engine = Engine("ppo", guards, baseline=baseline)
+        found = watch(engine, planted(healthy_ppo(1), spike, since=60))
+        (stop,) = [one for one in found if one.rule.name == "reward_saturated"]
+        assert (stop.action, stop.severity) == ("stop", "critical")
+        assert "baseline" not in stop.message
+
+
+def test_healthy_runs_hardly_warn_of_levels_beside_other_healthy_runs() -> None:
+    baseline = Baseline.of([series_of(healthy_ppo(seed)) for seed in range(100, 108)])
+    found = [watch(Engine("ppo", baseline=baseline), healthy_ppo(seed)) for seed in SEEDS]
+    warned = [
+        one.rule.name
+        for run in found
+        for one in run
+        if one.rule.name in LEVELS and one.severity == "warning"
+    ]
+    assert len(warned) <= 0.05 * len(SEEDS)
+
+
+@pytest.mark.parametrize("baseline", [None, healthy_levels(0.5, 0.2)])
+def test_a_reward_with_another_origin_is_no_alarm(baseline: Baseline | None) -> None:
     """Raw scores + 10: calibrated ones do not change, and nothing looks at the raw mean."""
     lifted = planted(
         healthy_ppo(3),
@@ -252,7 +312,8 @@ def test_a_reward_with_another_origin_is_no_alarm() -> None:
         },
         since=1,
     )
-    assert watch(Engine("ppo"), lifted) == watch(Engine("ppo"), healthy_ppo(3))
+    plain = watch(Engine("ppo", baseline=baseline), healthy_ppo(3))
+    assert watch(Engine("ppo", baseline=baseline), lifted) == plain
 
 
 def test_a_plateau_of_the_held_out_score_is_no_fall() -> None:
