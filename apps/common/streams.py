@@ -224,9 +224,9 @@ class EventStreams:
         async with topic.lock:
             if topic.reader is None:
                 # The reader first: what comes in between is read once more, not missed.
-                topic.reader = await self._read(self._feed.reader, watcher.topic)
+                reader = await self._read(self._feed.reader, watcher.topic)
                 states = await self._read(self._feed.states, [watcher.topic])
-                topic.state = states.get(watcher.topic, "")
+                topic.reader, topic.state = reader, states.get(watcher.topic, "")
             watcher.pending.clear()  # what came while it waited is in what follows
             missed = topic.since(seen)
             if missed is None:
@@ -322,6 +322,8 @@ class EventStreams:
             self._close(topic.watchers)
             return
         async with topic.lock:
+            if state == topic.state:
+                return
             topic.read_at = time.monotonic()
             try:
                 events = await self._read(reader.news)
