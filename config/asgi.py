@@ -1,7 +1,7 @@
 """Event streams, in a process of their own (`uvicorn config.asgi:application`); no page comes here.
 
 An open stream is a socket each, and the limit of open files that a process begins with is often
-1,024: it is raised as far as it may be.
+1,024: it is raised as far as it may be. Where processors are short, pages go first.
 """
 
 import os
@@ -19,4 +19,5 @@ from apps.training.streams import RunFeed  # noqa: E402
 
 _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+os.nice(5)
 application = EventStreams(RunFeed(), most=settings.STREAM_WATCHERS)
