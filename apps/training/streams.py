@@ -81,10 +81,10 @@ class RunFeed:
         """Asks the site itself, with all its middleware, whether this request may see the run."""
         request = ASGIRequest(scope, BytesIO())
         try:
-            name = resolve(request.path_info).view_name
+            found = resolve(request.path_info)
         except Resolver404:
             return 404
-        if name != "training:run_stream":
+        if found.view_name != "training:run_stream":
             return 404
         request_started.send(sender=self.__class__, scope=scope)
         response = self._handler.get_response(request)
@@ -94,7 +94,7 @@ class RunFeed:
         query = request.GET.copy()
         for own in OWN_PARAMETERS:
             query.pop(own, None)
-        topic = Topic(request.resolver_match.kwargs["run_id"], query.urlencode(), zone_of(request))
+        topic = Topic(found.kwargs["run_id"], query.urlencode(), zone_of(request))
         if len(topic.query) > LONGEST_QUERY:
             return 400
         seen = request.headers.get("Last-Event-ID") or request.GET.get("seen", "")

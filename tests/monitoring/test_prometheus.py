@@ -233,9 +233,7 @@ POLICY = {
     "learning_rate": 1e-4,
     "eval_every": 5,
     "eval_prompts": 8,
-    "guardrails": {
-        "reference_kl": {"threshold": 1e-9, "action": "warn"}
-    },  # so there is an incident
+    "guards": {"reference_kl": {"threshold": 1e-9, "action": "warn"}},  # an incident
 }
 PAIRS = {"batch_size": 8, "learning_rate": 1e-4, "epochs": 5_000}
 SHOWS = {
