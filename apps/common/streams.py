@@ -188,6 +188,12 @@ class EventStreams:
         self._persons[found.person] += 1
         try:
             first = await self._join(watcher, found.seen)
+        except Exception:
+            logger.exception("%s cannot be read", found.topic)
+            self._leave(watcher)
+            await _refuse(503, send)
+            return
+        try:
             await self._stream(watcher, found, first, receive, send)
         finally:
             self._leave(watcher)

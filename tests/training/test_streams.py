@@ -229,6 +229,21 @@ def test_the_pages_own_port_may_read_and_no_other(port, run, emil, session_of, s
         assert said == (origin if allowed else None)
 
 
+def test_what_cannot_be_read_is_polled(port, run, emil, session_of, monkeypatch):
+    session = session_of(emil)
+    with watching(port, run, session) as page:
+        page.event("page")
+
+        def broken(*_: object) -> None:
+            raise RuntimeError("no template")
+
+        monkeypatch.setattr(RunReader, "_render", broken)
+        step_to(run, 5)
+        assert page.ends()
+    with watching(port, run, session) as page:
+        assert page.status == 503  # it came without a state, so the whole had to be rendered
+
+
 def test_however_many_watch_a_change_is_rendered_once(port, run, emil, session_of, monkeypatch):
     rendered = []
     render = RunReader._render
