@@ -19,6 +19,9 @@ PRODUCTION = env.flag("PRODUCTION")
 DEBUG = env.flag("DEBUG")
 TESTING = "pytest" in sys.modules
 PORT = env.number("PORT", 8000, low=1, high=65535)
+# Where config/asgi.py listens, and how many may watch through one such process.
+STREAM_PORT = env.number("STREAM_PORT", PORT + 1 if PORT < 65535 else PORT - 1, low=1, high=65535)
+STREAM_WATCHERS = env.number("STREAM_WATCHERS", 4000, low=0, high=20_000)
 LOG_LEVEL = env.choice("LOG_LEVEL", "INFO", ("DEBUG", "INFO", "WARNING", "ERROR"))
 
 if PRODUCTION and not env.text("SECRET_KEY"):

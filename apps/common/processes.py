@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from django.conf import settings
+
 from apps.common import environment as env
 from apps.common.embedded import shared_descriptors
 from workers.machine import gpus
@@ -52,8 +54,8 @@ class Program:
 
 
 def programs(*, port: int, var: Path, log_level: str) -> list[Program]:
-    """Web server, event and import workers, training workers, scheduler, scorer and answerer of a
-    machine."""
+    """Web server, event streams, event and import workers, training workers, scheduler, scorer and
+    answerer of a machine."""
     python = sys.executable
 
     def celery(app: str, *words: str) -> tuple[str, ...]:
@@ -85,6 +87,7 @@ def programs(*, port: int, var: Path, log_level: str) -> list[Program]:
     ]
     return [
         *web_programs(port=port, log_level=log_level, environment=few),
+        replace(stream_program(log_level=log_level, environment=few), delay=_AFTER_WEB),
         *(replace(program, delay=_AFTER_WEB) for program in others),
     ]
 
@@ -102,6 +105,18 @@ def web_programs(*, port: int, log_level: str, environment: dict[str, str]) -> l
         Program(f"web-{n}", _granian(port, half, log_level), pool, at_our_death=signal.SIGKILL)
         for n, half in ((1, workers - workers // 2), (2, workers // 2))
     ]
+
+
+def stream_program(*, log_level: str, environment: dict[str, str]) -> Program:
+    """Event streams of pages that are looked at; one process serves thousands."""
+    argv = (
+        *(sys.executable, "-m", "uvicorn", "config.asgi:application"),
+        *("--host", "127.0.0.1", "--port", str(settings.STREAM_PORT)),
+        *("--ws", "none", "--no-access-log", "--no-proxy-headers", "--no-server-header"),
+        *("--timeout-graceful-shutdown", "1", "--log-level", log_level.lower()),
+    )
+    pool = {"DATABASE_POOL": "1"} | environment
+    return Program("streams", argv, pool, at_our_death=signal.SIGKILL)
 
 
 def _granian(port: int, workers: int, log_level: str) -> tuple[str, ...]:

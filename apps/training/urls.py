@@ -33,6 +33,7 @@ urlpatterns = [
     path("<slug:slug>/runs/groups/<str:group>/add/", groups.group_add, name="group_add"),
     path("<slug:slug>/runs/groups/<str:group>/stop/", groups.group_stop, name="group_stop"),
     path("<slug:slug>/runs/<str:run_id>/", runs.run_detail, name="run"),
+    path("<slug:slug>/runs/<str:run_id>/stream", runs.run_stream, name="run_stream"),
     path("<slug:slug>/runs/<str:run_id>/tried/", launch.reward_tried, name="reward_tried"),
     path("<slug:slug>/runs/<str:run_id>/edit/", housekeeping.run_edit, name="run_edit"),
     path("<slug:slug>/runs/<str:run_id>/metrics.json", metrics.run_metrics, name="run_metrics"),

@@ -295,6 +295,7 @@
     draw(false);
   };
   let timer = 0;
+  const stream = window.concord.live; // on the page of one run
   const tick = async (which) => {
     clearTimeout(timer);
     const began = performance.now();
@@ -308,10 +309,19 @@
       status.textContent = "the server cannot be reached; trying again";
     }
     const alive = main.filter(({ live }) => live);
-    // A slow answer (a very long run) is asked for less often.
-    if (alive.length)
-      timer = setTimeout(() => tick(alive), Math.max(POLL_MS, 4 * (performance.now() - began)));
+    // A slow answer (a very long run) is asked for less often; where points are streamed, none is.
+    if (alive.length && !stream?.streaming) askIn(Math.max(POLL_MS, 4 * (performance.now() - began)));
   };
+  const askIn = (pause) => {
+    clearTimeout(timer);
+    timer = setTimeout(() => tick(main.filter(({ live }) => live)), Math.max(pause, stream?.pause() ?? 0));
+  };
+  document.addEventListener("live:stale", () => tick(main));
+  document.addEventListener("live:down", () => askIn(POLL_MS + Math.random() * stream.pause()));
+  document.addEventListener("live:points", ({ detail }) => {
+    if (main[0].add(detail.series)) draw(false);
+    else tick(main);
+  });
   const more = () => {
     draw(false);
     if (page.sources.some((source) => source.lacks(names())))

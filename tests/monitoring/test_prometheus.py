@@ -23,13 +23,18 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 from pytest_django.live_server_helper import LiveServer
 
-from apps.accounts.models import Project
+from apps.accounts.models import Project, User
 from apps.monitoring.models import Incident
 from apps.monitoring.selectors import exposition, run_gauges, service
 from apps.monitoring.views import metrics as view
+from apps.snapshots.services.importing import snapshot_import
 from apps.training.models import Run
+from apps.training.services import run_launch, run_stop_and_keep
 from tests.system.a_site import free_port
+from tests.training.stack import Stack, wait_until
 from tests.web.world import metrics_add, run_make
+from tests.workers.recipes.language import WORDS, tiny_llama, word_tokenizer
+from workers.models.loading import save_model
 
 DOCKER = Path(settings.BASE_DIR) / "docker"
 DASHBOARD = json.loads((DOCKER / "grafana/dashboards/concord.json").read_text())
@@ -213,6 +218,117 @@ def test_a_prometheus_answers_every_panel_and_forgets_a_run_that_ended(
     gone = f'{{__name__=~"concord_run_.+", run="{runs[0].pk}"}}'
     wait(lambda: not asked(gone), "no series of the ended run is current")
     assert asked(f'concord_run_step{{run="{runs[1].pk}"}}')
+
+
+# Real trainings, each long enough to be stopped once every panel of its kind has answered.
+GOOD = WORDS[3]
+POLICY = {
+    "reward": {"type": "token_count", "token": GOOD},
+    "reward_check": "off",
+    "steps": 5_000,
+    "batch_size": 8,
+    "minibatch_size": 4,
+    "max_prompt_length": 16,
+    "max_new_tokens": 8,
+    "learning_rate": 1e-4,
+    "eval_every": 5,
+    "eval_prompts": 8,
+    "guards": {"reference_kl": {"threshold": 1e-9, "action": "warn"}},  # an incident
+}
+PAIRS = {"batch_size": 8, "learning_rate": 1e-4, "epochs": 5_000}
+SHOWS = {
+    "reward": {"concord_run_score_margin"},
+    "dpo": {"concord_run_implicit_margin_nats"},
+    "ppo": {
+        "concord_run_reward",
+        "concord_run_kl_nats",
+        "concord_run_held_out_score",
+        "concord_run_entropy_nats_per_token",
+        "concord_run_kl_nats_per_token",
+        "concord_run_response_tokens",
+        "concord_run_response_tokens_per_second",
+        "concord_run_incidents_open",
+    },
+}
+ALWAYS = {"concord_run_step", "concord_run_info", "concord_run_point_age_seconds"}
+
+
+def run_queries(run: Run) -> dict[str, str]:
+    """{query with this run chosen: the series it is about}, of every panel about single runs."""
+    found = {}
+    for panel in DASHBOARD["panels"]:
+        for target in panel.get("targets", []):
+            if "$run" in target["expr"]:
+                query = target["expr"].replace("$run", run.pk)
+                found[query] = re.findall(r"concord_run_\w+", query)[0]
+    return found
+
+
+@pytest.mark.long
+@needs_prometheus
+@pytest.mark.stack
+@pytest.mark.django_db(transaction=True)
+def test_a_prometheus_shows_real_trainings_while_they_live(
+    prometheus: str, project: Project, emil: User, settings: Settings, tmp_path: Path
+) -> None:
+    save_model(tiny_llama(seed=7), word_tokenizer(), tmp_path / "model")
+    subjects = [f"{one} {two} small" for one in WORDS[:8] for two in WORDS[8:14]]
+
+    def asked(query: str) -> list[dict[str, Any]]:
+        return ask(f"{prometheus}/api/v1/query", query=query)["result"]
+
+    def ended(run: Run) -> bool:
+        run.refresh_from_db()
+        assert run.state != "failed", run.failure_message
+        return not run.is_live
+
+    def watched(kind: str, config: dict[str, Any], **inputs: Any) -> Run:
+        """Trained until each of its panels has answered, stopped, and gone from /metrics."""
+        run = run_launch(
+            project=project, kind=kind, name=kind, config=config, inputs=inputs, user=emil
+        )
+        wanted = {query for query, name in run_queries(run).items() if name in SHOWS[kind] | ALWAYS}
+        seen: set[str] = set()
+
+        def answered() -> bool:
+            assert not ended(run), "it ended before it was seen"
+            seen.update(query for query in wanted - seen if asked(query))
+            return seen == wanted
+
+        wait_until(answered, seconds=240, what=f"the panels of {kind}: {wanted - seen}")
+        run_stop_and_keep(run=run)
+        wait_until(lambda: ended(run), seconds=120, what="its end")
+        gone = f'{{__name__=~"concord_run_.+", run="{run.pk}"}}'
+        wait_until(lambda: not asked(gone), what="no series of the ended run is current")
+        return run
+
+    with Stack(tmp_path).running() as stack:
+        settings.ARTIFACTS_URL = str(stack.artifacts)
+        rows = [
+            {"prompt": f"{one} {WORDS[5]}", "response_a": GOOD, "response_b": WORDS[9], "gold": "a"}
+            for one in subjects
+        ]
+        pairs = snapshot_import(project=project, kind="preferences", name="Pairs", rows=rows)
+        prompts = snapshot_import(
+            project=project, kind="prompts", name="Asked", rows=[{"prompt": s} for s in subjects]
+        )
+        start = run_launch(
+            project=project,
+            kind="register_policy",
+            name="start",
+            config={"model": str(tmp_path / "model")},
+            inputs={},
+            user=emil,
+        )
+        wait_until(lambda: ended(start), seconds=120, what="a registered model")
+        judge = watched("reward", PAIRS, data=pairs, sft=start)
+        watched("dpo", PAIRS, data=pairs, sft=start)
+        watched("ppo", POLICY, prompts=prompts, sft=start, judge=judge)
+
+
+def test_a_training_of_each_kind_shows_every_panel_of_single_runs() -> None:
+    names = {name for kind in SHOWS.values() for name in kind} | ALWAYS
+    assert set(run_queries(Run(pk="any")).values()) <= names
 
 
 def _query_of(title: str) -> str:

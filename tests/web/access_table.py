@@ -622,6 +622,7 @@ TRAINING = [
     page("training:reward_tried", STAFF, args=run_id),
     post("training:run_estimate", STAFF, args={"kind": "drill"}, ok=200),
     page("training:run", STAFF, args=run_id),
+    page("training:run_stream", STAFF, args=run_id, ok=204),  # the world's run has finished
     page("loop:pairs", STAFF, args=run_id),
     post("loop:pairs", STAFF, args=run_id, data={"action": "take_back"}),
     page("training:run_compare", STAFF),

@@ -18,6 +18,7 @@ from django.conf import settings
 from django.urls import NoReverseMatch, reverse
 
 from apps.common import registry
+from apps.common.processes import stream_program
 
 CONFIGURATION = Path(settings.BASE_DIR) / "docker/nginx/concord.conf"
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
@@ -53,13 +54,14 @@ def running(argv: list[str], port: int, **environment: str) -> Iterator[None]:
         process.wait(30)
 
 
-def as_shipped(folder: Path, *, port: int, upstream: int) -> str:
+def as_shipped(folder: Path, *, port: int, upstream: int, streams: int) -> str:
     """The configuration without certificates, on a port of the test, with a short patience."""
     text = CONFIGURATION.read_text()
     text = re.sub(r".*(listen \[::\]|# plain|ssl_).*\n", "", text)
     text = re.sub(r"listen 443 .*", f"listen 127.0.0.1:{port};", text)
     text = re.sub(r"server \{\s+server_name[^}]+return 301[^}]+\}", "", text)
     text = text.replace("127.0.0.1:8000", f"127.0.0.1:{upstream}")
+    text = text.replace("127.0.0.1:8001", f"127.0.0.1:{streams}")
     assert "client_header_timeout 10s;" in text
     text = text.replace("client_header_timeout 10s;", "client_header_timeout 1s;")
     # nginx of root starts workers of another person, who may not write into a test's folder.
@@ -75,6 +77,13 @@ def as_shipped(folder: Path, *, port: int, upstream: int) -> str:
     )
 
 
+def stream_argv(port: int) -> tuple[str, ...]:
+    """As `manage.py up` starts event streams, on this port."""
+    argv = list(stream_program(log_level="INFO", environment={}).argv)
+    argv[argv.index("--port") + 1] = str(port)
+    return tuple(argv)
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """The port of nginx; behind it a web server of four threads in one process."""
@@ -83,8 +92,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
             pytest.fail("nginx is not installed: .ci/run installs Debian's nginx-light")
         pytest.skip("nginx is not installed: apt-get install nginx-light")
     folder = tmp_path_factory.mktemp("nginx")
-    port, upstream = free_port(), free_port()
-    (folder / "nginx.conf").write_text(as_shipped(folder, port=port, upstream=upstream))
+    port, upstream, streams = free_port(), free_port(), free_port()
+    text = as_shipped(folder, port=port, upstream=upstream, streams=streams)
+    (folder / "nginx.conf").write_text(text)
     web = [
         sys.executable,
         "-m",
@@ -103,8 +113,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         "--no-ws",
     ]
     proxy = [NGINX, "-p", str(folder), "-c", str(folder / "nginx.conf"), "-e", "stderr"]
+    behind = {"DEBUG": "1", "BEHIND_PROXY": "1", "STREAM_PORT": str(streams)}
     with (
-        running(web, upstream, DEBUG="1", BEHIND_PROXY="1"),
+        running(web, upstream, **behind),
+        running(list(stream_argv(streams)), streams, **behind),
         running(proxy, port),
     ):
         yield port
@@ -175,6 +187,19 @@ def test_head_has_no_body_and_pages_pass(site):
     assert answer.startswith(b"HTTP/1.1 200")
     assert answer.endswith(b"\r\n\r\n")
     assert status_of(site, "/static/css/base.css") == 200
+
+
+def test_streams_have_a_process_of_their_own_and_the_page_beside_them_does_not(site):
+    assert (
+        status_of(site, "/p/arguments/runs/any/stream") == 401
+    )  # a page would lead to the sign-in
+    assert status_of(site, "/p/arguments/runs/any/") == 200  # the sign-in page
+    assert status_of(site, "/p/arguments/runs/any/stream/more") == 404
+
+
+def test_every_stream_address_is_led_to_the_streams():
+    pattern = re.search(r"location ~ (\S+stream\$)", CONFIGURATION.read_text())[1]
+    assert re.search(pattern, reverse("training:run_stream", args=["some-project", "some-id"]))
 
 
 def test_forwarded_addresses_are_set_and_never_appended():

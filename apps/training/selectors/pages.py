@@ -1,8 +1,9 @@
 """Reads that only the pages need: searching, choices of a form, latest figures, models."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
+from zlib import crc32
 
 from django.db.models import Count, Q, QuerySet
 
@@ -11,6 +12,7 @@ from apps.common.errors import Missing
 from apps.snapshots.models import Snapshot
 from apps.training.models import Alert, Artifact, Checkpoint, Run, RunAttempt
 from apps.training.selectors.metrics import Point, metric_latest, metric_series
+from apps.training.selectors.queueing import queue_words, why_it_waits
 from apps.training.selectors.runs import run_list
 from measures.estimate import Interval
 from measures.intervals import t_interval
@@ -70,9 +72,43 @@ def latest_metrics(run: Run, names: Collection[str]) -> dict[str, tuple[int, flo
 def newest_event(run: Run) -> str:
     """Changes with every batch of events, and when old points are thinned: whether there is
     anything new to show."""
-    rows = RunAttempt.objects.filter(run=run).order_by("number").values_list("number", "last_seq")
-    heard = "_".join(f"{number}.{last_seq}" for number, last_seq in rows)
-    return f"{heard or 0}{f't{run.thinned_at.timestamp():.0f}' if run.thinned_at else ''}"
+    return _newest(run, _heard([run.pk]))
+
+
+def run_seen(run: Run, waits: str) -> str:
+    """Changes with everything that the run's page would show. waits: why it has not begun."""
+    return _seen(run, newest_event(run), waits)
+
+
+def runs_seen(ids: Collection[str]) -> dict[str, str]:
+    """`run_seen` of each of these runs that exists, in two queries where none of them waits."""
+    runs = list(Run.objects.filter(pk__in=ids).only("state", "updated_at", "thinned_at"))
+    heard = _heard(ids)
+    queued = queue_words() if any(run.state == Run.State.QUEUED for run in runs) else {}
+    waits = {
+        run.pk: why_it_waits(run) if run.state == Run.State.WAITING else queued.get(run.pk, "")
+        for run in runs
+    }
+    return {run.pk: _seen(run, _newest(run, heard), waits[run.pk]) for run in runs}
+
+
+def _heard(ids: Collection[str]) -> dict[str, str]:
+    """How far each attempt of these runs has been heard."""
+    rows = RunAttempt.objects.filter(run__in=ids).order_by("number")
+    found: dict[str, list[str]] = {}
+    for run_id, number, last_seq in rows.values_list("run_id", "number", "last_seq"):
+        found.setdefault(run_id, []).append(f"{number}.{last_seq}")
+    return {run_id: "_".join(parts) for run_id, parts in found.items()}
+
+
+def _newest(run: Run, heard: Mapping[str, str]) -> str:
+    thinned = f"t{run.thinned_at.timestamp():.0f}" if run.thinned_at else ""
+    return f"{heard.get(run.pk, 0)}{thinned}"
+
+
+def _seen(run: Run, newest: str, waits: str) -> str:
+    words = f"-{crc32(waits.encode())}" if waits else ""
+    return f"{run.updated_at.timestamp()}-{newest}{words}"
 
 
 def alerts_of(run: Run) -> list[Alert]:

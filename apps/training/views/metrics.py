@@ -70,21 +70,25 @@ def _whole(asked: str | None) -> int | None:
 
 
 def _chart_data(run: Run, series: dict[str, list[tuple[int, Any]]]) -> dict[str, Any]:
-    """`values` holds null where a value is undefined or no number; `broken` lists the latter."""
     resumed = run.attempts.filter(resumed_from_step__isnull=False).order_by("number")
     return {
         "run": run.pk,
         "name": run.name,
         "live": run.is_live,
-        "series": {
-            name: {
-                "steps": [step for step, _ in rows],
-                "values": [v if isinstance(v, int | float) else None for _, v in rows],
-                "broken": [step for step, v in rows if isinstance(v, str)],
-            }
-            for name, rows in series.items()
-        },
+        "series": series_json(series),
         "attempts": [{"number": row.number, "step": row.resumed_from_step} for row in resumed],
+    }
+
+
+def series_json(series: dict[str, list[tuple[int, Any]]]) -> dict[str, Any]:
+    """`values` holds null where a value is undefined or no number; `broken` lists the latter."""
+    return {
+        name: {
+            "steps": [step for step, _ in rows],
+            "values": [v if isinstance(v, int | float) else None for _, v in rows],
+            "broken": [step for step, v in rows if isinstance(v, str)],
+        }
+        for name, rows in series.items()
     }
 
 

@@ -3,10 +3,12 @@
 import secrets
 from collections.abc import Callable, Iterable
 from typing import Any
-from zlib import crc32
 
+from csp.constants import SELF
+from django.conf import settings
 from django.core.paginator import Paginator
 from django.http import HttpResponse
+from django.http.request import split_domain_port
 from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
@@ -113,29 +115,68 @@ def run_list(request: Request) -> HttpResponse:
 def run_detail(request: Request, run_id: str) -> HttpResponse:
     """The page; for htmx its live parts, or 204 when nothing has changed since `seen`."""
     run = selectors.run_get(project=request.project, run_id=run_id)
-    others = {tab.name: tab for tab in run_tabs(run)}
-    tab = request.GET.get("tab", "overview")
-    tab = tab if tab in TABS or tab in others else "overview"
     waits = why_it_waits(run)
-    seen = f"{run.updated_at.timestamp()}-{pages.newest_event(run)}"
-    seen += f"-{crc32(waits.encode())}" if waits else ""
+    seen = pages.run_seen(run, waits)
     if request.htmx and request.GET.get("seen") == seen:
         return HttpResponse(status=204)
-    growing = tab in GROWING
-    head_only = request.htmx and not growing
-    context = (
-        header(run)
-        | {"waits": waits}
-        | {"tab": tab, "seen": seen, "growing": growing, "nav": "runs"}
-    )
-    context |= {"waits": waits, "page_title": run.name, "tab_template": f"training/_{tab}.html"}
-    if tab in others:
-        context |= _other(run, others[tab])
-    elif not head_only:
-        context |= TABS[tab](request, run)
-    if not request.htmx:
-        context["tabs"] = tab_labels(run, others.values(), len(context["open_alerts"]))
-    return render(request, "training/_live.html" if request.htmx else "training/run.html", context)
+    tab = tab_named(request.GET.get("tab", ""), run)
+    with_tab = not request.htmx or tab in GROWING
+    context = live_context(request, run, tab=tab, waits=waits, seen=seen, with_tab=with_tab)
+    if request.htmx:
+        return render(request, "training/_live.html", context)
+    context["tabs"] = tab_labels(run, run_tabs(run), len(context["open_alerts"]))
+    origin = stream_origin(request)
+    if run.is_live and settings.STREAM_WATCHERS:
+        context["stream"] = origin + reverse("training:run_stream", args=[run.project.slug, run.pk])
+    response = render(request, "training/run.html", context)
+    if origin:
+        response._csp_update = {"connect-src": [SELF, origin]}
+    return response
+
+
+def live_context(
+    request: Request, run: Run, *, tab: str, waits: str, seen: str, with_tab: bool
+) -> dict[str, Any]:
+    """The head of the page, and the tab where it is wanted."""
+    context = header(run) | {
+        "waits": waits,
+        "tab": tab,
+        "seen": seen,
+        "with_tab": with_tab,
+        "nav": "runs",
+        "page_title": run.name,
+        "tab_template": f"training/_{tab}.html",
+    }
+    if not with_tab:
+        return context
+    if tab in TABS:
+        return context | TABS[tab](request, run)
+    return context | next(_other(run, one) for one in run_tabs(run) if one.name == tab)
+
+
+def tab_named(name: str, run: Run) -> str:
+    """The tab of an address, if the run has it."""
+    return name if name in TABS or name in {tab.name for tab in run_tabs(run)} else "overview"
+
+
+def stream_origin(request: Request) -> str:
+    """Where event streams are served: by the proxy, under the page's own origin (empty), or else on
+    a port of the same host."""
+    if settings.BEHIND_PROXY:
+        return ""
+    host = split_domain_port(request.get_host())[0]
+    return f"{request.scheme}://{host}:{settings.STREAM_PORT}"
+
+
+@require_safe
+@project_page(STAFF)
+def run_stream(request: Request, run_id: str) -> HttpResponse:
+    """Whether this person may watch this run; 204, at which a browser stops asking, once it has
+    ended. The stream itself comes from config/asgi.py, which asks here."""
+    run = selectors.run_get(project=request.project, run_id=run_id)
+    if not run.is_live:
+        return HttpResponse(status=204)
+    return HttpResponse("Event streams have a process of their own: config/asgi.py.")
 
 
 def _other(run: Run, tab: RunTab) -> dict[str, Any]:

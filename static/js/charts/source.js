@@ -2,6 +2,7 @@
 // The server answers 304 while nothing is new.
 (() => {
   const concord = (window.concord ??= {});
+  const MOST_POINTS = 3000;
 
   class Source {
     constructor({ id, name, page, url, live, role, colour }) {
@@ -41,6 +42,27 @@
       const { charts, limits, alerts, attempts, live, axes, began } = told;
       Object.assign(this, { charts, limits, alerts, attempts, live, axes, began });
       for (const [name, series] of Object.entries(told.series)) this.series.set(name, series);
+      return true;
+    }
+
+    // New points of the metrics that are kept. False where the whole must be fetched instead: a metric
+    // is new, or so many points have come that the curves must be thinned again.
+    add(news) {
+      for (const [name, { steps, values, broken }] of Object.entries(news)) {
+        if (!this.has(name)) return false;
+        const known = this.series.get(name);
+        if (!known) continue;
+        const end = known.steps.at(-1) ?? -1;
+        const first = steps.findIndex((step) => step > end);
+        if (first < 0) continue;
+        if (known.steps.length > MOST_POINTS) return false;
+        this.series.set(name, {
+          steps: known.steps.concat(steps.slice(first)),
+          values: known.values.concat(values.slice(first)),
+          broken: known.broken.concat(broken.filter((step) => step > end)),
+        });
+      }
+      this.etag = "";
       return true;
     }
 
