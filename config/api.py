@@ -28,6 +28,7 @@ from apps.loop.api.pipelines import router as pipelines
 from apps.monitoring.api.incidents import router as incidents
 from apps.monitoring.api.people import router as people_alarms
 from apps.monitoring.api.service import router as monitoring
+from apps.monitoring.api.traffic import router as traffic
 from apps.snapshots.api import router as snapshots
 from apps.training.api.constitution import router as constitution
 from apps.training.api.models import router as models
@@ -72,6 +73,7 @@ for _router in (
     verdicts,
     sheets,
     monitoring,
+    traffic,
     incidents,
     people_alarms,
     pipelines,

@@ -189,6 +189,8 @@ SENTENCES: dict[str, str] = {
     "watch.enabled": "resumed monitoring {name}",
     "watch.rebased": "reset the baseline of {name}",
     "watch.retargeted": "changed the model of {name}: {reason}",
+    "watch.traffic": "set what is taken of the traffic of {name}",
+    "watch.traffic_deleted": "deleted conversations of {name} ({deleted})",
 }
 # What a changed setting is called on the pages; others by their name.
 FIELDS = {

@@ -314,6 +314,7 @@ _end_listeners: list[Callable[[Any], None]] = []
 _card_lines: list[Callable[[Any], list[CardLine]]] = []
 _named_models: list[Callable[[Any], list[NamedModel]]] = []
 _flagged_listeners: list[Callable[[Any, Flagged], None]] = []
+_withdrawal_listeners: list[Callable[[Any, Sequence[Any], str], None]] = []
 _sample_panel: list[SamplePanel] = []
 _model_panels: list[ModelPanel] = []
 _dataset_panels: list[ModelPanel] = []
@@ -633,6 +634,17 @@ def flagged_listener_add(listen: Callable[[Any, Flagged], None]) -> None:
 def answer_flagged(run: Any, flagged: Flagged) -> None:
     for listen in _flagged_listeners:
         listen(run, flagged)
+
+
+def withdrawal_listener_add(listen: Callable[[Any, Sequence[Any], str], None]) -> None:
+    """`listen` takes a run, the prompt and the answer that was flagged and must be forgotten."""
+    if listen not in _withdrawal_listeners:
+        _withdrawal_listeners.append(listen)
+
+
+def answer_withdrawn(run: Any, prompt: Sequence[Any], response: str) -> None:
+    for listen in _withdrawal_listeners:
+        listen(run, prompt, response)
 
 
 def sample_panel_set(panel: SamplePanel) -> None:

@@ -28,6 +28,7 @@ from apps.common.registry import (
     sample_panel_set,
     self_limited_add,
     upload_add,
+    withdrawal_listener_add,
 )
 
 
@@ -157,11 +158,12 @@ class EvaluationConfig(AppConfig):
         from apps.accounts.selectors import named_by
         from apps.evaluation.models import AuditSheet
         from apps.evaluation.screens.verdicts import sample_panels
-        from apps.evaluation.services.flagging import answer_flag
+        from apps.evaluation.services.flagging import answer_flag, answer_forget
         from apps.evaluation.services.sheets import run_uses
         from apps.training.models import Run
 
         flagged_listener_add(answer_flag)
+        withdrawal_listener_add(answer_forget)
         sample_panel_set(
             SamplePanel(
                 "evaluation/_sample_verdicts.html",

@@ -113,15 +113,25 @@ def personal_data(text: str) -> list[Personal]:
     return found
 
 
+def scrubbed(text: str) -> tuple[str, int]:
+    """The text with every find replaced by its kind in brackets, and how many there were."""
+    found = 0
+    for kind, pattern, is_real in _EVERY:
+
+        def hidden(match: re.Match[str], kind: str = kind, is_real: Check = is_real) -> str:
+            nonlocal found
+            if not is_real(match):
+                return match[0]
+            found += 1
+            return f"[{KINDS[kind].partition(' ')[2]}]"
+
+        text = pattern.sub(hidden, text)
+    return text, found
+
+
 def _numbers(text: str) -> list[Personal]:
     found = []
-    for kind, pattern, is_real in (
-        ("iban", _IBAN, _is_iban),
-        ("card", _CARD, _is_card),
-        ("ssn", _SSN, lambda match: True),
-        ("phone", _PHONE, _is_phone),
-        ("ip", _IPV4, _is_public),
-    ):
+    for kind, pattern, is_real in _NUMBER_KINDS:
         if match := _first(pattern, text, is_real):
             found.append(Personal(kind, _masked(match[0])))
     return found
@@ -176,3 +186,18 @@ def _masked(text: str) -> str:
 def _masked_address(match: re.Match[str]) -> str:
     name, _, host = match[0].rpartition("@")
     return f"{name[:1]}•••@{host[:1]}•••.{host.rpartition('.')[2]}"
+
+
+_NUMBER_KINDS: tuple[tuple[str, re.Pattern[str], Check], ...] = (
+    ("iban", _IBAN, _is_iban),
+    ("card", _CARD, _is_card),
+    ("ssn", _SSN, lambda match: True),
+    ("phone", _PHONE, _is_phone),
+    ("ip", _IPV4, _is_public),
+)
+_EVERY = (
+    ("secret", _SECRET, lambda match: True),
+    ("email", _EMAIL, _is_someones),
+    *_NUMBER_KINDS,
+    ("ip", _IPV6, _is_public),
+)

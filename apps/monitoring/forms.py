@@ -11,11 +11,12 @@ from django.utils.dateparse import parse_date, parse_datetime
 
 from apps.accounts.models import Project
 from apps.common.errors import DomainError
-from apps.monitoring.models import Watch
+from apps.monitoring.models import TrafficSetting, Watch
 from apps.monitoring.selectors.incidents import SORTS, STATES, IncidentFilters
 from apps.monitoring.selectors.people import ProjectRule
 from apps.monitoring.services.channels import PRESETS, preset_end
 from apps.monitoring.services.incidents import LEARNED
+from apps.monitoring.services.traffic import FIELDS
 from apps.monitoring.services.watches import (
     HOURLY,
     LEAST_MINUTES,
@@ -25,7 +26,7 @@ from apps.monitoring.services.watches import (
     MOST_SECONDS,
 )
 from apps.monitoring.stages import STAGE_NAMES
-from apps.training.models import Checkpoint
+from apps.training.models import Checkpoint, Run
 from apps.training.selectors.pages import input_resolve, snapshot_choices
 from apps.training.services.kinds import ANSWERING, KINDS, REWARDS
 from workers.diagnosis.reading import MOST_BYTES
@@ -33,6 +34,7 @@ from workers.rules.rule import OFF
 from workers.rules.words import condition
 
 MOST_CHOICES = 200
+SERVED = frozenset({Run.Kind.SERVED})
 _SETTINGS = ("eval_prompts", "max_new_tokens", "max_seconds")
 
 
@@ -71,12 +73,19 @@ class WatchForm(_Asking):
         help_text="A descriptive name, such as assistant in production.",
     )
     checkpoint = forms.ChoiceField(
-        label="Model in service", help_text="A policy or a reward model; approved ones come first."
+        label="Model in service",
+        help_text="A policy, a model at a server or a reward model; approved ones come first.",
     )
     reward = forms.ChoiceField(
         label="Reward model that scores it",
         required=False,
         help_text="Of a policy: whose answers it scores. Leave it empty for a reward model.",
+    )
+    claims = forms.ChoiceField(
+        label="Claims to be",
+        required=False,
+        help_text="Of a model at a server: the policy of this project that it is said to serve. "
+        "Its name and its answers are compared with that one's.",
     )
     prompts = forms.ChoiceField(
         label="Fixed prompts",
@@ -124,13 +133,16 @@ class WatchForm(_Asking):
             initial["name"] = f"{checkpoint.run.name}, step {checkpoint.step:,}"[:LONGEST_NAME]
         super().__init__(data, initial=initial)
         self.project = project
-        policies, rewards = model_choices(project, ANSWERING), model_choices(project, REWARDS)
-        groups = [("Policies", policies), ("Reward models", rewards)]
+        policies = model_choices(project, ANSWERING - SERVED)
+        served, rewards = model_choices(project, SERVED), model_choices(project, REWARDS)
+        groups = [("At a server", served), ("Policies", policies), ("Reward models", rewards)]
         self.fields["checkpoint"].choices = [
             ("", "Choose a model"),
             *((name, rows) for name, rows in groups if rows),
         ]
         self.fields["reward"].choices = [("", "None"), *rewards]
+        self.fields["claims"].choices = [("", "None"), *policies]
+        self.has_served = bool(served)
         allowed = KINDS["probe"].roles["prompts"].snapshots
         self.snapshots = snapshot_choices(project, allowed)
         self.fields["prompts"].choices = [("", "Choose a dataset"), *self.snapshots]
@@ -147,7 +159,7 @@ class WatchForm(_Asking):
         data = self.cleaned_data
         found = {
             name: input_resolve(self.project, data[name]) if data[name] else None
-            for name in ("checkpoint", "reward", "prompts")
+            for name in ("checkpoint", "reward", "claims", "prompts")
         }
         config = {name: data[name] for name in _SETTINGS if data[name] is not None}
         return found | {
@@ -175,6 +187,50 @@ class ChangeForm(_Asking):
             "max_seconds": watch.config.get("max_seconds", 60),
         }
         super().__init__(data, initial=initial, prefix="change")
+
+
+class TrafficForm(_Asking):
+    """What of a model's traffic is taken."""
+
+    enabled = forms.BooleanField(label="Take conversations", required=False)
+    needs_consent = forms.BooleanField(
+        label="Only with consent",
+        required=False,
+        help_text="Conversations without it are counted and not stored.",
+    )
+    share = forms.FloatField(
+        label="Share sampled",
+        min_value=0,
+        max_value=1,
+        help_text="From 0 to 1, by a hash of the conversation's id.",
+    )
+    random_share = forms.FloatField(
+        label="Share kept at random",
+        min_value=0,
+        max_value=1,
+        help_text="Of the sampled ones, whatever they say: so that people see what no rule finds.",
+    )
+    worst_rating = forms.FloatField(
+        label="Rated badly at or under", required=False, help_text="Empty: ratings decide nothing."
+    )
+    fields_kept = forms.MultipleChoiceField(
+        label="Kept beside the messages",
+        required=False,
+        choices=[(name, name) for name in FIELDS],
+        widget=forms.CheckboxSelectMultiple,
+    )
+    keep_days = forms.IntegerField(label="Deleted after (days)", min_value=1, max_value=3650)
+
+    def __init__(self, data: Mapping[str, Any] | None = None, *, setting: TrafficSetting) -> None:
+        initial = {
+            name: getattr(setting, name) for name in self.base_fields if name != "fields_kept"
+        }
+        super().__init__(data, initial=initial | {"fields_kept": setting.fields})
+
+    def given(self) -> dict[str, Any]:
+        """For `traffic_set`."""
+        data = dict(self.cleaned_data)
+        return data | {"fields": data.pop("fields_kept")}
 
 
 class RebaseForm(_Asking):

@@ -249,6 +249,14 @@ class Watch(Named):
         related_name="+",
         help_text="that scores a policy's answers",
     )
+    claims = models.ForeignKey(
+        Checkpoint,
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="+",
+        help_text="the checkpoint that a served model is said to be",
+    )
     prompts = models.ForeignKey(Snapshot, on_delete=models.PROTECT, related_name="watches")
     config = models.JSONField(default=dict, help_text="of the probe")
     every_minutes = models.PositiveIntegerField(default=60)
@@ -335,3 +343,89 @@ class Outcome(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} {self.value:g}"
+
+
+# Conversations of a model in service that people look at.
+
+
+class TrafficSetting(models.Model):
+    """What of a model's traffic is taken. Its row is the lock of everything that is counted."""
+
+    watch = models.OneToOneField(Watch, on_delete=models.CASCADE, related_name="traffic")
+    enabled = models.BooleanField(default=False)
+    share = models.FloatField(default=0.1, help_text="of conversations, by a hash of their id")
+    random_share = models.FloatField(
+        default=0.01, help_text="of the sampled, kept whatever they say"
+    )
+    needs_consent = models.BooleanField(default=True)
+    worst_rating = models.FloatField(null=True, blank=True, help_text="at most: rated badly")
+    fields = models.JSONField(default=list, help_text="kept beside the messages")
+    keep_days = models.PositiveIntegerField(default=30)
+
+    def __str__(self) -> str:
+        return f"traffic of {self.watch_id}"
+
+
+class TrafficBatch(models.Model):
+    """A batch that was taken, by its key: sent again, it is answered as before."""
+
+    id = models.BigAutoField(primary_key=True)
+    watch = models.ForeignKey(Watch, on_delete=models.CASCADE, related_name="traffic_batches")
+    key = models.CharField(max_length=80)
+    counts = models.JSONField(default=dict)
+    at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["watch", "key"], name="traffic_batch_once")]
+
+    def __str__(self) -> str:
+        return f"batch {self.key} of {self.watch_id}"
+
+
+class TrafficDay(models.Model):
+    """What became of the conversations that came on one day (UTC), by name of the count."""
+
+    id = models.BigAutoField(primary_key=True)
+    watch = models.ForeignKey(Watch, on_delete=models.CASCADE, related_name="traffic_days")
+    day = models.DateField()
+    counts = models.JSONField(default=dict)
+
+    class Meta:
+        ordering = ["-day"]
+        constraints = [models.UniqueConstraint(fields=["watch", "day"], name="traffic_day_once")]
+
+    def __str__(self) -> str:
+        return f"{self.day} of {self.watch_id}"
+
+
+class TrafficConversation(models.Model):
+    """One that went to people, without personal data. What is withdrawn or past its time keeps the
+    hash of its id alone, so that it does not come back."""
+
+    id = models.BigAutoField(primary_key=True)
+    watch = models.ForeignKey(Watch, on_delete=models.CASCADE, related_name="conversations")
+    run = models.ForeignKey(
+        Run,
+        null=True,
+        blank=True,
+        on_delete=models.CASCADE,
+        related_name="+",
+        help_text="of the model of then, under which the inbox has the answer",
+    )
+    id_sha256 = models.CharField(max_length=64, help_text="of the sender's id, which is not kept")
+    messages = models.JSONField(default=list)
+    fields = models.JSONField(default=dict)
+    reasons = models.JSONField(default=list)
+    at = models.DateTimeField()
+    created_at = models.DateTimeField(auto_now_add=True)
+    deleted_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-id"]
+        constraints = [
+            models.UniqueConstraint(fields=["watch", "id_sha256"], name="conversation_once")
+        ]
+        indexes = [models.Index(fields=["watch", "-id"], name="conversation_by_watch")]
+
+    def __str__(self) -> str:
+        return f"conversation of {self.watch_id}"

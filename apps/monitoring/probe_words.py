@@ -8,7 +8,15 @@ FIGURES: dict[str, tuple[str, bool, str]] = {
     "calibrated": ("Calibrated score", True, "against a known good model's answers"),
     "margin": ("Margin", False, "score of the better answer of a pair less the other's"),
     "accuracy": ("Pairs ordered right", True, "of pairs whose better answer is known"),
+    "answers_changed": (
+        "Answers changed",
+        True,
+        "at temperature 0, of prompts asked at the baseline too",
+    ),
+    "latency_p50": ("Latency, median", False, "seconds until an answer was whole"),
+    "latency_p99": ("Latency, 99th percentile", False, "seconds; of under 100 prompts the slowest"),
     "response_length": ("Length", False, "tokens of an answer"),
+    "characters": ("Characters", False, "of an answer"),
     "ended": ("Ended by itself", True, "answers that were not cut off"),
     "repetition": ("Repetition", True, "of an answer's four-token runs, those said before"),
     "distinct": ("Diversity", True, "of an answer's token pairs, those that are different"),
@@ -16,6 +24,9 @@ FIGURES: dict[str, tuple[str, bool, str]] = {
     "refusals": ("Refusals", True, "answers that open as a refusal"),
     "politeness": ("Politeness", True, "answers with a phrase of courtesy"),
 }
+
+
+LATENCIES = ("latency_p50", "latency_p99")
 
 
 def label_of(name: str) -> str:

@@ -7,6 +7,7 @@ from apps.monitoring.services.notifications import sender
 from apps.monitoring.services.people import projects_look
 from apps.monitoring.services.probes import probes_launch
 from apps.monitoring.services.retention import points_thin
+from apps.monitoring.services.traffic import traffic_expire
 
 
 @shared_task(name="apps.monitoring.tasks.send_deliveries")
@@ -36,5 +37,7 @@ def look_at_projects() -> int:
 
 @shared_task(name="apps.monitoring.tasks.thin_old_runs")
 def thin_old_runs() -> int:
-    """Every hour: what old runs measured becomes its extremes. A few runs a time."""
+    """Every hour: what old runs measured becomes its extremes, a few runs a time; conversations
+    past their days are deleted."""
+    traffic_expire()
     return points_thin().runs

@@ -55,6 +55,7 @@ urlpatterns = [
     path(f"{_WATCHES_ALL}watches/new/", watches.watch_new, name="watch_new"),
     path(_WATCHES_ONE, watches.watch_detail, name="watch"),
     path(f"{_WATCHES_ONE}figures.csv", watches.watch_csv, name="watch_csv"),
+    path(f"{_WATCHES_ONE}traffic/", watches.watch_traffic, name="watch_traffic"),
     path(f"{_WATCHES_ONE}probe/", watches.watch_probe, name="watch_probe"),
     path(f"{_WATCHES_ONE}pause/", watches.watch_pause, name="watch_pause"),
     path(f"{_WATCHES_ONE}change/", watches.watch_change, name="watch_change"),

@@ -75,6 +75,7 @@ BY_CALL = {
     "/models/{checkpoint_id}/score": "asked by services, in whatever language they have",
     "/scores/": "asked by services, in whatever language they have",
     "/projects/{slug}/outcomes": "sent by services, in whatever language they have",
+    "/projects/{slug}/traffic": "sent by services, in whatever language they have",
     "/projects/{slug}/watches": "models in service: for people",
     "/projects/{slug}/incidents": "for people",
     "/projects/{slug}/overview": "for people",

@@ -98,6 +98,8 @@ def probe_finish(
     answers: Sequence[str] | None = None,
     take: bool = True,
     protocol: Protocol | None = None,
+    server: Mapping[str, str] | None = None,
+    greedy: Sequence[str] = (),
 ) -> ProbeResult | None:
     """The run ends as the recipe ends it, and its result is taken."""
     named = {"score": scores, **(figures or {})}
@@ -112,6 +114,8 @@ def probe_finish(
         },
         "weights_sha256": weights,
     }
+    if server is not None:
+        summary["server"] = server
     if protocol is not None:
         summary["protocol"] = protocol.to_json()
     if file:
@@ -120,6 +124,8 @@ def probe_finish(
             {"id": f"p{k}", "prompt": f"Why {k}?", "response": told[k], "score": score}
             for k, score in enumerate(scores)
         ]
+        for row, said in zip(rows, greedy, strict=False):
+            row["greedy"] = said
         content = json.dumps({"version": 1, "prompts": rows}).encode()
         uri = f"runs/{run.pk}/attempt-1/probe.json"
         Artifact.objects.create(

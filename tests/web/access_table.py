@@ -1110,6 +1110,8 @@ IN_SERVICE = [
     post("monitoring:watch_new", STAFF, ok=422),
     page("monitoring:watch", STAFF, args=watch_id),
     page("monitoring:watch_csv", STAFF, args=watch_id),
+    page("monitoring:watch_traffic", STAFF, args=watch_id),
+    post("monitoring:watch_traffic", STAFF, args=watch_id, ok=422),
     post("monitoring:watch_pause", STAFF, args=watch_id, data={"enabled": "no"}),
     post("monitoring:watch_probe", STAFF, args=watch_id),
     post("monitoring:watch_change", STAFF, args=watch_id, ok=422),
@@ -1125,6 +1127,24 @@ IN_SERVICE_API = [
         data={"name": "completion", "value": 0.85},
     ),
     api("GET /projects/{slug}/watches", STAFF),
+    api(
+        "POST /projects/{slug}/watches",
+        STAFF,
+        ok=404,  # no such model
+        data={"name": "a", "checkpoint": "none", "prompts": "none"},
+    ),
+    api(
+        "POST /projects/{slug}/traffic",
+        STAFF,
+        ok=404,  # no such watch
+        data={"watch": "none", "conversations": [{"id": "a", "messages": []}]},
+    ),
+    api(
+        "POST /projects/{slug}/traffic/delete",
+        STAFF,
+        ok=404,
+        data={"watch": "none", "ids": ["a"]},
+    ),
 ]
 
 INCIDENT = "/projects/{slug}/incidents/{incident_id}"

@@ -60,7 +60,7 @@ def speaker(context: RunContext, role: str) -> Speaker:
 
 
 def fixed_prompts(
-    context: RunContext, settings: AskingSettings, tokenizer: PreTrainedTokenizerBase
+    context: RunContext, settings: AskingSettings, tokenizer: PreTrainedTokenizerBase | None
 ) -> Prompts:
     """Those that the run's evaluations asked, where seed and settings are the run's."""
     folder, seed = context.input_path("prompts"), context.spec.seed

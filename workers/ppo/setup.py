@@ -218,12 +218,13 @@ def read_training_prompts(
 
 def read_evaluation_prompts(
     folder: Path,
-    tokenizer: PreTrainedTokenizerBase,
+    tokenizer: PreTrainedTokenizerBase | None,
     settings: "OptimisedSettings | AskingSettings",
     *,
     seed: int,
 ) -> Prompts:
-    """A fixed, seeded choice: from the evaluation files, else from the training file."""
+    """A fixed, seeded choice: from the evaluation files, else from the training file. Without a
+    tokenizer all prompts are taken and have no ids."""
     prompts = _fitting(read_held_out_prompts(folder), tokenizer, settings)
     chosen = choose(len(prompts), settings.eval_prompts, derive_seed(seed, "evaluation"))
     messages, ids = prompts.at(chosen)
@@ -232,9 +233,11 @@ def read_evaluation_prompts(
 
 def _fitting(
     rows: list[Prompt],
-    tokenizer: PreTrainedTokenizerBase,
+    tokenizer: PreTrainedTokenizerBase | None,
     settings: "OptimisedSettings | AskingSettings",
 ) -> Prompts:
+    if tokenizer is None:
+        return Prompts([row.messages for row in rows], [[] for _ in rows], 0)
     messages, ids = encode_fitting(
         tokenizer, [row.messages for row in rows], settings.max_prompt_length
     )

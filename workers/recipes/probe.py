@@ -6,7 +6,10 @@ sampling decide every answer, so between two probes only the model differs. Ever
 its deviation and n, and the answers and scores one by one as the artifact probe.json, so that two
 probes can be compared in pairs. The weights' hash is of the model that really answered: a file that
 is not what it was named by fails as `damaged_input`, and another model that took its place shows in
-the hash. A policy that is served elsewhere (`server`) has none: nobody can read its weights.
+the hash. A policy that is served elsewhere (`server`) has none: nobody can read its weights. What
+can be known of it is measured instead: how long it took, its fingerprint, and the hashes of its
+answers at temperature 0 (`greedy`). It needs no tokenizer; without one, repetition and distinctness
+are left out.
 """
 
 import functools
@@ -42,11 +45,13 @@ from workers.rewards.source import RewardSource, Scores, WeightedSum, calibrate
 from workers.rollouts.local import Sampling, derive_seed
 from workers.samples import flag_answer
 from workers.servers import asking
-from workers.servers.answers import Served, served_inputs, summaries
+from workers.servers.answers import Served, served_inputs, summaries, token_count
 
 CONFIG = ProbeSettings
 FILE, VERSION = "probe.json", 1
 MOST_FLAGGED = 20  # answers of a probe that go to people
+GREEDY = 32  # prompts that a server is asked at temperature 0 too
+_RESAMPLES = 200
 Row = dict[str, Any]
 
 
@@ -62,16 +67,18 @@ def run(context: RunContext) -> dict[str, Any]:
             served = served_inputs(context, settings.server)
             if "policy" not in served:
                 weights["policy"] = weights_sha256((policy := speaker(context, "policy")).model)
-                tokenizer, say = policy.tokenizer, functools.partial(_say, policy)
+                tokenizer: PreTrainedTokenizerBase | None = policy.tokenizer
+                say = functools.partial(_say, policy)
                 engine, read = (
                     engine_here(policy.model, BATCH),
-                    functools.partial(read_by, tokenizer),
+                    functools.partial(read_by, policy.tokenizer),
                 )
             else:
                 asked = served["policy"]
-                tokenizer, say = asked.needed_tokenizer, functools.partial(_have_said, asked)
+                tokenizer, say = asked.tokenizer, functools.partial(_have_said, asked)
                 engine, read = engine_there(asked), functools.partial(read_there, asked)
             rows = answered(context, settings, tokenizer, say, reward, pace)
+            answer_greedily(context, settings, rows, served.get("policy"), pace)
         else:
             engine, read = engine_here(None, settings.reward_batch_size), None
             rows = scored(context, settings, reward, pace)
@@ -136,14 +143,15 @@ def _protocol(
 @dataclass(frozen=True, slots=True)
 class Said:
     """Answers to the prompts of `rows`; ids and mask are [B, R], the end token among them where
-    the model itself spoke."""
+    the model itself spoke, None where nothing here reads tokens. seconds: of a server's answers."""
 
     rows: slice
     texts: list[str]
-    lengths: list[int]
+    lengths: Sequence[int | None]
     ended: list[bool]
-    ids: Tensor
-    mask: Tensor
+    ids: Tensor | None
+    mask: Tensor | None
+    seconds: Sequence[float | None] = ()
 
 
 # Prompts, their ids, how to draw, and the parts to go by.
@@ -179,24 +187,48 @@ def _have_said(
     """Ids are those of the text, as the policy's tokenizer reads it."""
     for rows in parts:
         own = replace(sampling, seed=derive_seed(sampling.seed, "batch", rows.start))
-        given = served.answer(messages[rows], own)
+        given = served.say(messages[rows], own)
         texts = [one.text for one in given]
-        read = [
-            served.needed_tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts
-        ]
-        yield Said(
-            rows,
-            texts,
-            [one.tokens for one in given],
-            [one.ended for one in given],
-            *pad_right(read, 0),
-        )
+        tokens: Sequence[int | None] = [one.tokens for one in given]
+        padded: tuple[Tensor, Tensor] | None = None
+        if (reads := served.tokenizer) is not None:
+            tokens = [token_count(one, reads) for one in given]
+            padded = pad_right(
+                [reads(text, add_special_tokens=False)["input_ids"] for text in texts], 0
+            )
+        ended, seconds = [one.ended for one in given], [one.seconds for one in given]
+        read, mask = padded or (None, None)
+        yield Said(rows, texts, tokens, ended, read, mask, seconds)
+
+
+def answer_greedily(
+    context: RunContext,
+    settings: ProbeSettings,
+    rows: Sequence[Row],
+    served: Served | None,
+    pace: Pace,
+) -> None:
+    """Give rows the SHA-256 of the answer at temperature 0 (`greedy`). A server is asked once more
+    where the probe draws, about the first GREEDY prompts; a model here has its weights' hash."""
+    if settings.temperature == 0:
+        texts = [row["response"] for row in rows]
+    elif served is not None:
+        seed = derive_seed(context.spec.seed, "greedy")
+        sampling = Sampling(settings.max_new_tokens, temperature=0.0, seed=seed)
+        asked = [row["prompt"] for row in rows[:GREEDY]]
+        texts = []
+        for part in pace.parts(len(asked), BATCH, "answering at temperature 0"):
+            texts += [one.text for one in served.say(asked[part], sampling)]
+    else:
+        return
+    for row, text in zip(rows, texts, strict=False):
+        row["greedy"] = sha256(text.encode()).hexdigest()
 
 
 def answered(
     context: RunContext,
     settings: ProbeSettings,
-    tokenizer: PreTrainedTokenizerBase,
+    tokenizer: PreTrainedTokenizerBase | None,
     say: Say,
     reward: RewardSource,
     pace: Pace,
@@ -219,9 +251,8 @@ def answered(
         judged = reward.score(messages[said.rows], said.texts)
         scores = judged.values
         flagged += _flag(context, messages[said.rows], said.texts, judged, MOST_FLAGGED - flagged)
-        repeated = repetition(said.ids, said.mask)
+        repeated, different = _variety(said)
         for i, (text, score) in enumerate(zip(said.texts, scores, strict=True)):
-            one = slice(i, i + 1)
             drawn.append(
                 {
                     "prompt": messages[said.rows][i],
@@ -229,11 +260,13 @@ def answered(
                     "score": score,
                     "response_length": said.lengths[i],
                     "ended": float(said.ended[i]),
+                    "characters": len(text),
+                    "latency": said.seconds[i] if said.seconds else None,
                     "repetition": repeated[i],
                     "refusals": float(refused(refusals, plain(text))),
                     "politeness": float(courtesies.found(plain(text))),
                     "compression": compression([text]),
-                    "distinct": distinct(said.ids[one], said.mask[one]),
+                    "distinct": different[i],
                 }
             )
     for start in range(0, len(drawn), settings.draws):
@@ -243,6 +276,16 @@ def answered(
             | {name: _mean([row[name] for row in same]) for name in MEASURED if name in same[0]}
         )
     return rows
+
+
+def _variety(said: Said) -> tuple[Sequence[float | None], list[float | None]]:
+    """(repetition, distinctness) of each answer; None where its tokens are not read here."""
+    if said.ids is None or said.mask is None:
+        return [None] * len(said.texts), [None] * len(said.texts)
+    parts = [slice(i, i + 1) for i in range(len(said.texts))]
+    return repetition(said.ids, said.mask), [
+        distinct(said.ids[one], said.mask[one]) for one in parts
+    ]
 
 
 def _flag(
@@ -288,6 +331,8 @@ MEASURED = (
     "score",
     "calibrated",
     "response_length",
+    "characters",
+    "latency",
     "ended",
     "repetition",
     "refusals",
@@ -309,13 +354,24 @@ def figures(rows: Sequence[Row], settings: ProbeSettings) -> dict[str, dict[str,
     found: dict[str, dict[str, float | int]] = {}
     for name in MEASURED:
         values = [row[name] for row in rows if row.get(name) is not None]
-        if values:
+        if values and name == "latency":
+            found |= {f"latency_p{q}": _quantile(values, q / 100) for q in (50, 99)}
+        elif values:
             found[name] = {
                 "mean": float(np.mean(values)),
                 "deviation": float(np.std(values, ddof=1)) if len(values) > 1 else 0.0,
                 "n": len(values),
             }
     return found
+
+
+def _quantile(values: Sequence[float], q: float) -> dict[str, float | int]:
+    """`mean` is the quantile, in seconds; deviation / √n its standard error by the bootstrap (Efron
+    1979) over prompts."""
+    drawn = np.random.default_rng(0).choice(values, (_RESAMPLES, len(values)))
+    error = float(np.quantile(drawn, q, axis=1).std())
+    found = float(np.quantile(values, q))
+    return {"mean": found, "deviation": error * len(values) ** 0.5, "n": len(values)}
 
 
 def weights_of(source: RewardSource) -> str:

@@ -131,6 +131,12 @@ class Served:
         in requests of up to `server.n` answers; each request has a seed of its own."""
         return [one for one in self._answers(prompts, sampling, doing, 0.0) if one is not None]
 
+    def say(
+        self, prompts: Sequence[Messages], sampling: Sampling, *, doing: str = "answering"
+    ) -> list[Given]:
+        """The same as the server tells it: how long it took, and no count of tokens but its own."""
+        return [one for one in self._given(prompts, sampling, doing, 0.0) if one is not None]
+
     def answer_most(
         self, prompts: Sequence[Messages], sampling: Sampling, *, doing: str = "answering"
     ) -> list[Answer | None]:
@@ -158,6 +164,14 @@ class Served:
     def _answers(
         self, prompts: Sequence[Messages], sampling: Sampling, doing: str, share: float
     ) -> list[Answer | None]:
+        return [
+            None if one is None else Answer(one.text, token_count(one, self.tokenizer), one.ended)
+            for one in self._given(prompts, sampling, doing, share)
+        ]
+
+    def _given(
+        self, prompts: Sequence[Messages], sampling: Sampling, doing: str, share: float
+    ) -> list[Given | None]:
         parts = _parts(prompts, self._settings.n)
         asked = [
             Asked(rows.start + 1, self._body(prompts[rows.start], rows, sampling)) for rows in parts
@@ -171,20 +185,13 @@ class Served:
             allowed=math.floor(share * len(asked) + 1e-9),  # 0.29 * 100 is 28.999…
         )
         self.requests += len(asked)
-        answers: list[Answer | None] = []
+        answers: list[Given | None] = []
         for rows, texts in zip(parts, given, strict=True):
             self.failed += texts is None
             answers += (
                 [None] * (rows.stop - rows.start)
                 if texts is None
-                else [
-                    Answer(
-                        as_drawn(one.text, one.ended),
-                        token_count(one, self.tokenizer),
-                        one.ended,
-                    )
-                    for one in texts
-                ]
+                else [replace(one, text=as_drawn(one.text, one.ended)) for one in texts]
             )
         return answers
 

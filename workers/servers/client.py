@@ -13,7 +13,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import httpx2
@@ -46,11 +46,14 @@ class BadAnswer(ValueError):
 @dataclass(frozen=True, slots=True)
 class Given:
     """One text. `ended`: it came to its end within the tokens it was allowed. `tokens`: as the
-    server counts; None where it does not say, or counts several texts together."""
+    server counts; None where it does not say, or counts several texts together. `seconds`: from the
+    request that was answered to the last byte of its answer; None of answers kept before that was
+    measured."""
 
     text: str
     ended: bool
     tokens: int | None = None
+    seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +207,8 @@ class Server:
         with self._lock:
             self.requests += 1
         seconds = self.settings.timeout_s
-        until = self._clock() + seconds
+        began = self._clock()
+        until = began + seconds
 
         def expired() -> str | None:
             return f"no whole answer within {seconds:g} s" if self._clock() > until else None
@@ -214,7 +218,9 @@ class Server:
         except (TooLong, Encoded) as error:
             raise Unanswered(str(error)) from error
         if reply.status == 200:
-            return self._understood(reply.body, reply.headers, body.get("n", 1))
+            took = self._clock() - began
+            given = self._understood(reply.body, reply.headers, body.get("n", 1))
+            return [replace(one, seconds=took) for one in given]
         reply.raise_if_passing(self._token)
         told = reply.told(self._token)
         if 300 <= reply.status < 400:

@@ -41,6 +41,12 @@ def answer_flag(run: Run, flagged: Flagged) -> None:
     FlaggedAnswer.objects.bulk_create([row], ignore_conflicts=True)
 
 
+def answer_forget(run: Run, prompt: Any, response: str) -> None:
+    """A listener: its entry and the verdicts on it are deleted, since consent was withdrawn."""
+    key = text_sha256(prompt, response)
+    FlaggedAnswer.objects.filter(run=run, sample=None, text_sha256=key).delete()
+
+
 def text_sha256(prompt: Any, response: str) -> str:
     said = json.dumps(prompt, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(f"{said}\n{response}".encode()).hexdigest()

@@ -14,6 +14,8 @@ from apps.monitoring.selectors.checks import probe_results, watches_of
 from apps.monitoring.selectors.outcomes import outcomes_of
 from apps.monitoring.selectors.service import stages_of
 from apps.monitoring.services.outcomes import MOST_ROWS, outcomes_record
+from apps.monitoring.services.watches import HOURLY, watch_create
+from apps.training.selectors.pages import input_resolve
 
 router = Router(tags=["models in service"])
 OUTCOMES = "/projects/{slug}/outcomes"
@@ -73,6 +75,18 @@ class OutcomePage(Schema):
     items: list[OutcomeOut]
 
 
+class WatchIn(Schema):
+    name: str
+    checkpoint: str = Field(min_length=1, description="id of the model in service")
+    prompts: str = Field(description="id of a frozen dataset, whose rows are asked every time")
+    reward: str = Field("", description="id of the reward model that scores a policy's answers")
+    claims: str = Field("", description="id of the policy that a served model is said to be")
+    every_minutes: int = HOURLY
+    config: dict[str, Any] = Field(
+        default_factory=dict, description="settings of the probe, such as eval_prompts"
+    )
+
+
 class WatchOut(Schema):
     id: str
     name: str
@@ -81,6 +95,7 @@ class WatchOut(Schema):
     enabled: bool
     checkpoint: str
     reward: str | None
+    claims: str | None
     every_minutes: int
     next_at: datetime
     baseline_at: datetime | None
@@ -99,6 +114,7 @@ class WatchOut(Schema):
             id=row.pk,
             checkpoint=row.checkpoint_id,
             reward=row.reward_id,
+            claims=row.claims_id,
             probed_at=latest.at if latest else None,
             figures=latest.figures if latest else {},
             findings=latest.findings if latest else [],
@@ -155,3 +171,33 @@ def watches_get(request: HttpRequest, slug: str) -> list[WatchOut]:
     """By name, paused ones too."""
     project, _ = project_for(request.user, slug, STAFF)
     return [WatchOut.of(row) for row in watches_of(project)]
+
+
+@router.post(
+    "/projects/{slug}/watches",
+    auth=needs("write"),
+    response={201: WatchOut},
+    summary="Monitor a model in service",
+)
+def watches_post(request: HttpRequest, slug: str, payload: WatchIn) -> Status:
+    """Its first probe begins within a minute and becomes the baseline. A model behind an
+    OpenAI-compatible address is registered before, by a run of the kind `served`."""
+    project, _ = project_for(request.user, slug, STAFF)
+    models = {
+        name: input_resolve(project, f"checkpoint:{key}") if key else None
+        for name, key in (
+            ("checkpoint", payload.checkpoint),
+            ("reward", payload.reward),
+            ("claims", payload.claims),
+        )
+    }
+    watch = watch_create(
+        project=project,
+        name=payload.name,
+        every_minutes=payload.every_minutes,
+        config=payload.config,
+        prompts=input_resolve(project, f"snapshot:{payload.prompts}"),
+        user=request.user,
+        **models,
+    )
+    return Status(201, WatchOut.of(watch))

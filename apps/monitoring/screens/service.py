@@ -134,6 +134,9 @@ def _base(name: str, baseline: Mapping[str, Any]) -> float | None:
 
 
 def _verdict(name: str, result: ProbeResult, shift: Shift | None) -> tuple[str, str]:
+    if shift is None and "baseline" in result.figures[name]:
+        fired = any(one.get("figure") == name for one in result.findings)
+        return ("has changed", "bad") if fired else ("within its limit", "good")
     if shift is None:
         return (BASELINE, "") if not result.findings else ("", "")
     if shift.undefined:

@@ -1,17 +1,18 @@
 """A probe beside its watch's baseline: what has changed, and which of it somebody must hear of."""
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from apps.common.numbers import is_number
 from apps.monitoring.models import Watch
-from apps.monitoring.probe_words import is_share, label_of
+from apps.monitoring.probe_words import LATENCIES, is_share, label_of
 from apps.monitoring.selectors.checks import REWARD, shift_of
-from apps.training.models import Run
+from apps.training.models import Checkpoint, Run
 from apps.training.selectors.results import report_read
-from measures.drift import Shift, paired_shift, speaks, unpaired_shift
+from measures.drift import LEAST_N, Shift, paired_shift, speaks, unpaired_shift
 from workers.contract.events import Fault
 from workers.contract.protocol import KEY, StatedProtocol, differences, stated
 from workers.contract.reasons import in_words
@@ -35,6 +36,7 @@ class Brought:
     weights: Mapping[str, str] = field(default_factory=dict)
     rows: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     problem: str = ""
+    server: Mapping[str, str] = field(default_factory=dict)  # `says` and `fingerprint`
     protocol: StatedProtocol | None = None  # what it was measured by, where the worker says so
 
 
@@ -51,6 +53,7 @@ def brought_by(run: Run) -> Brought:
         figures=figures,
         weights=_weights(run.summary.get("weights_sha256")),
         rows=_rows(rows if isinstance(rows, list) else [], figures),
+        server=_server(run.summary.get("server")),
         protocol=stated(run.summary),
     )
 
@@ -61,9 +64,10 @@ def baseline_of(found: Brought) -> dict[str, Any]:
         "figures": dict(found.figures),
         "weights": dict(found.weights),
         "rows": {
-            key: {"values": row["values"], "answer": row["answer"]}
+            key: {name: row[name] for name in ("values", "answer", "greedy")}
             for key, row in found.rows.items()
         },
+        "server": dict(found.server),
     } | ({KEY: _told(found.protocol)} if found.protocol else {})
 
 
@@ -96,6 +100,12 @@ def _weights(given: Any) -> dict[str, str]:
     return {}
 
 
+def _server(given: Any) -> dict[str, str]:
+    if not isinstance(given, Mapping):
+        return {}
+    return {name: str(given[name]) for name in ("says", "fingerprint") if given.get(name)}
+
+
 def _rows(given: list[Any], figures: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Each with its share in the figures, as far as it has one."""
     found: dict[str, dict[str, Any]] = {}
@@ -105,6 +115,7 @@ def _rows(given: list[Any], figures: Mapping[str, Any]) -> dict[str, dict[str, A
                 "values": {name: float(row[name]) for name in figures if is_number(row.get(name))},
                 "prompt": _text(row.get("prompt")),
                 "answer": _text(row.get("response")),
+                "greedy": str(row.get("greedy") or "")[:64],
             }
     return found
 
@@ -119,6 +130,11 @@ def _text(value: Any) -> str:
 
 WEIGHTS, SHIFTED, PROMPTS, FAILED = "probe_weights", "probe_shift", "probe_prompts", "probe_failed"
 PROTOCOL = "probe_protocol"
+SERVER, ANSWERS, LATENCY = "probe_server", "probe_answers", "probe_latency"
+CHANGED = "answers_changed"
+MOST_CHANGED = 0.25  # of the answers at temperature 0: a server's rounding changes a few
+MOST_UNLIKE = 0.5  # of those of another engine, which rounds otherwise
+SLOWER, MUCH_SLOWER, LEAST_SLOWER = 3.0, 10.0, 0.25  # times the baseline, and seconds over it
 MOST_CHANGES = 20
 STRONG = 0.5  # deviations; "medium" in Cohen (1988): from here on it is critical
 _FAULT_LINKS: dict[str, str] = {
@@ -138,9 +154,13 @@ class JudgedProbe:
     details: dict[str, Any]
 
 
-def judge_first(found: Brought) -> JudgedProbe:
-    """What becomes the baseline has nothing to be compared with."""
-    return JudgedProbe(dict(found.figures), [], {"weights": dict(found.weights)})
+def judge_first(watch: Watch, found: Brought) -> JudgedProbe:
+    """What becomes the baseline is compared with what the model claims to be, and nothing else."""
+    return JudgedProbe(dict(found.figures), _claim_findings(watch, found), _seen(found))
+
+
+def _seen(found: Brought) -> dict[str, Any]:
+    return {"weights": dict(found.weights), "server": dict(found.server)}
 
 
 def judge(
@@ -149,23 +169,30 @@ def judge(
     """`before`: the figures of the probe before this one, if it had the same baseline. A probe by
     another protocol than the baseline's is not compared with it, but for the weights."""
     if refused := _protocol_findings(found, baseline):
-        findings = refused + _weight_findings(watch, found, baseline)
-        return JudgedProbe(dict(found.figures), findings, {"weights": dict(found.weights)})
+        findings = refused + _identity_findings(watch, found, baseline)
+        return JudgedProbe(dict(found.figures), findings, _seen(found))
     known = {name: now for name, now in found.figures.items() if name in baseline["figures"]}
     figures: dict[str, Any] = {}
-    findings = _weight_findings(watch, found, baseline) + _prompt_findings(found, baseline)
+    findings = _identity_findings(watch, found, baseline) + _prompt_findings(found, baseline)
+    changed = _changed_share(found.rows, baseline["rows"])
+    if changed is not None:
+        figures[CHANGED] = changed | {"baseline": 0.0}
+        findings += _answer_findings(changed)
     for name, now in found.figures.items():
         then = baseline["figures"].get(name)
         if then is None:
             figures[name] = dict(now)
+            continue
+        if name in LATENCIES:
+            figures[name] = now | {"baseline": then["mean"]}
+            findings += _latency_findings(name, now, then, before)
             continue
         shift = _shift(now, then, _pairs(name, found, baseline), figures=len(known))
         earlier = _earlier(before, name)
         figures[name] = now | {"baseline": then["mean"], "shift": _plain(shift)}
         if speaks(shift, earlier):
             findings.append(_shift_finding(watch, name, now, then, shift))
-    details = {
-        "weights": dict(found.weights),
+    details = _seen(found) | {
         "paired": len(set(found.rows) & set(baseline["rows"])),
         "changes": _changes(found, baseline),
     }
@@ -246,6 +273,160 @@ def _plain(shift: Shift) -> dict[str, Any]:
         for key, value in in_words(asdict(shift)).items()
     }
     return kept | {"level": str(shift.level)}
+
+
+def _identity_findings(
+    watch: Watch, found: Brought, baseline: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    return (
+        _weight_findings(watch, found, baseline)
+        + _server_findings(found.server, baseline.get("server") or {})
+        + _claim_findings(watch, found)
+    )
+
+
+def _server_findings(now: Mapping[str, str], then: Mapping[str, str]) -> list[dict[str, Any]]:
+    """A name or a fingerprint that the server did not give at the baseline. One address may have
+    several machines behind it: one fingerprint in common is enough."""
+    findings = []
+    said, before = now.get("says"), then.get("says")
+    if said and before and said != before:
+        findings.append(
+            _server_finding(
+                "critical",
+                "The server names another model than at the baseline",
+                f"It says it is {said:.80}; at the baseline it said {before:.80}.",
+            )
+        )
+    prints, known = (set(one.get("fingerprint", "").split(",")) - {""} for one in (now, then))
+    if prints and known and not prints & known:
+        findings.append(
+            _server_finding(
+                "warning",
+                "The server has another fingerprint than at the baseline",
+                f"It gives {', '.join(sorted(prints)):.200}; at the baseline it gave "
+                f"{', '.join(sorted(known)):.200}. Its software or its weights may have changed.",
+            )
+        )
+    return findings
+
+
+def _server_finding(severity: str, title: str, message: str) -> dict[str, Any]:
+    return {
+        "rule": SERVER,
+        "figure": title,
+        "link": "policy",
+        "severity": severity,
+        "title": title,
+        "message": f"{message} If that was intended, reset the baseline.",
+    }
+
+
+def _claim_findings(watch: Watch, found: Brought) -> list[dict[str, Any]]:
+    """Where the model claims to be a checkpoint of ours: the name it gives, and its answers at
+    temperature 0 beside those of the newest baseline of that checkpoint with the same prompts."""
+    if watch.claims is None:
+        return []
+    findings = []
+    named = _named_checkpoint(watch, found.server.get("says", ""))
+    if named is not None and named != watch.claims_id:
+        findings.append(
+            _server_finding(
+                "critical",
+                "The server names another model than it is said to be",
+                f"It is said to be the checkpoint {watch.claims_id}, and the name that it gives "
+                f"({found.server['says']:.80}) is that of {named}.",
+            )
+        )
+    rows = Watch.objects.filter(checkpoint=watch.claims_id, prompts=watch.prompts_id)
+    own = rows.exclude(baseline={}).order_by("-baseline_at").first()
+    unlike = _changed_share(found.rows, own.baseline["rows"]) if own is not None else None
+    if own is not None and unlike is not None and unlike["mean"] > MOST_UNLIKE:
+        findings.append(
+            _server_finding(
+                "warning",
+                "The answers are not those of the model it is said to be",
+                f"At temperature 0 it gave other answers to {_plainly(unlike['mean'], True)} of "
+                f"{unlike['n']:,} prompts than the checkpoint {watch.claims_id} itself "
+                f"({own.name}). Another engine rounds otherwise; over "
+                f"{_plainly(MOST_UNLIKE, True)} is more than that.",
+            )
+        )
+    return findings
+
+
+def _named_checkpoint(watch: Watch, says: str) -> str | None:
+    """The checkpoint of the project whose id stands in the server's name for its model."""
+    words = [word for word in re.split(r"[^a-z0-9]+", says) if word]
+    rows = Checkpoint.objects.filter(project=watch.project_id, pk__in=words)
+    return rows.values_list("pk", flat=True).first()
+
+
+def _changed_share(
+    rows: Mapping[str, Mapping[str, Any]], then: Mapping[str, Mapping[str, Any]]
+) -> dict[str, float] | None:
+    """{mean: share of prompts with another answer at temperature 0, deviation, n}; None where fewer
+    than LEAST_N are known both times."""
+    known = [
+        row["greedy"] != then[key]["greedy"]
+        for key, row in rows.items()
+        if row["greedy"] and then.get(key, {}).get("greedy")
+    ]
+    if len(known) < LEAST_N:
+        return None
+    share = sum(known) / len(known)
+    return {"mean": share, "deviation": math.sqrt(share * (1 - share)), "n": len(known)}
+
+
+def _answer_findings(changed: Mapping[str, float]) -> list[dict[str, Any]]:
+    if changed["mean"] <= MOST_CHANGED:
+        return []
+    return [
+        {
+            "rule": ANSWERS,
+            "figure": CHANGED,
+            "link": "policy",
+            "severity": "critical",
+            "value": changed["mean"],
+            "title": "Other answers at temperature 0 than at the baseline",
+            "message": f"{_plainly(changed['mean'], True)} of {int(changed['n']):,} answers are "
+            f"others than at the baseline; a server's rounding changes a few, at most "
+            f"{_plainly(MOST_CHANGED, True)}. If another model was put there on purpose, reset the "
+            "baseline.",
+        }
+    ]
+
+
+def _latency_findings(
+    name: str,
+    now: Mapping[str, float],
+    then: Mapping[str, float],
+    before: Mapping[str, Any] | None,
+) -> list[dict[str, Any]]:
+    """The median at once; the 99th percentile, which one slow answer decides, twice in a row."""
+    earlier = (before or {}).get(name, {}).get("mean")
+    if not _is_slower(now["mean"], then["mean"]) or min(now["n"], then["n"]) < LEAST_N:
+        return []
+    if name != LATENCIES[0] and (earlier is None or not _is_slower(earlier, then["mean"])):
+        return []
+    strong = now["mean"] >= MUCH_SLOWER * then["mean"]
+    return [
+        {
+            "rule": LATENCY,
+            "figure": name,
+            "link": "resources",
+            "severity": "critical" if strong else "warning",
+            "value": now["mean"],
+            "title": f"{label_of(name)} is {now['mean'] / then['mean']:.3g} times the baseline",
+            "message": f"It was {then['mean']:.3g} s at the baseline and is {now['mean']:.3g} s "
+            f"now, of {int(now['n']):,} prompts. Reported from {SLOWER:g} times the baseline and "
+            f"{LEAST_SLOWER:g} s more on.",
+        }
+    ]
+
+
+def _is_slower(now: float, then: float) -> bool:
+    return now >= SLOWER * then and now - then >= LEAST_SLOWER
 
 
 def _weight_findings(

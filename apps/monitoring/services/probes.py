@@ -76,7 +76,7 @@ def probe_take(*, run_id: str) -> ProbeResult | None:
     with transaction.atomic():
         watch = (
             Watch.objects.select_for_update(of=("self",))
-            .select_related("project", "checkpoint", "reward", "probe")
+            .select_related("project", "checkpoint", "reward", "claims", "probe")
             .filter(probe=run_id)
             .first()
         )
@@ -175,10 +175,10 @@ def _keep(watch: Watch, run: Run, found: Brought) -> ProbeResult:
         judged = judge_failure(run, problem)
         watch.state = Watch.State.BROKEN
     elif not watch.baseline:
-        judged = judge_first(found)
+        judged = judge_first(watch, found)
         watch.baseline = baseline_of(found)
         watch.baseline_at, watch.baseline_run = run.ended_at, run
-        watch.state = Watch.State.STEADY
+        watch.state = Watch.State.DRIFTED if judged.findings else Watch.State.STEADY
     else:
         judged = judge(watch, found, _comparable(before, watch), watch.baseline)
         watch.state = Watch.State.DRIFTED if judged.findings else Watch.State.STEADY

@@ -15,7 +15,7 @@ from apps.monitoring.models import ProbeResult, Watch
 from apps.monitoring.services.judging import baseline_from
 from apps.snapshots.models import Snapshot
 from apps.training.models import Checkpoint, Run
-from apps.training.services.kinds import ANSWERING, KINDS, REWARDS, probed_check
+from apps.training.services.kinds import ANSWERING, KINDS, REWARDS
 from workers.config import recipe_config, recipe_fields
 
 LONGEST_NAME = 120
@@ -35,11 +35,13 @@ def watch_create(
     reward: Checkpoint | None = None,
     every_minutes: int = HOURLY,
     config: Mapping[str, Any] | None = None,
+    claims: Checkpoint | None = None,
     user: User | None = None,
 ) -> Watch:
     """Ask the model the prompts of a frozen snapshot from now on; the first answers become its
     baseline. A policy needs the reward model that scores its answers. What `config` does not say
-    is as it was while the model trained, else the recipe's default.
+    is as it was while the model trained, else the recipe's default. claims: the checkpoint of ours
+    that a served model is said to be.
 
     Raises `DomainError` naming the field; then nothing was stored.
     """
@@ -51,6 +53,7 @@ def watch_create(
         raise DomainError(
             "A reward model scores by itself; leave this empty.", code="not_needed", field="reward"
         )
+    _check_claim(project, checkpoint, claims)
     _check_prompts(project, prompts)
     watch = Watch(
         project=project,
@@ -58,6 +61,7 @@ def watch_create(
         name=name,
         checkpoint=checkpoint,
         reward=reward,
+        claims=claims,
         prompts=prompts,
         config=config_like(checkpoint) | _config_checked(config or {}),
         every_minutes=_minutes_checked(every_minutes),
@@ -80,7 +84,13 @@ def config_like(checkpoint: Checkpoint) -> dict[str, Any]:
 def watch_get(*, project: Project, watch_id: str, lock: bool = False) -> Watch:
     """Raises `Missing`."""
     rows = Watch.objects.select_related(
-        "project", "checkpoint__run", "reward__run", "prompts", "probe", "baseline_run"
+        "project",
+        "checkpoint__run",
+        "reward__run",
+        "claims__run",
+        "prompts",
+        "probe",
+        "baseline_run",
     )
     if lock:
         rows = rows.select_for_update(of=("self",))
@@ -256,7 +266,6 @@ def _kind_of(project: Project, checkpoint: Checkpoint) -> str:
     _check_usable(project, checkpoint, "checkpoint")
     kind = checkpoint.run.kind
     if kind in ANSWERING:
-        probed_check(checkpoint.run, field="checkpoint")
         return Watch.Kind.POLICY
     if kind in REWARDS:
         return Watch.Kind.REWARD
@@ -277,6 +286,24 @@ def _check_reward(project: Project, reward: Checkpoint | None) -> None:
     _check_usable(project, reward, "reward")
     if reward.run.kind not in REWARDS:
         raise DomainError("That is not a reward model.", code="wrong_kind", field="reward")
+
+
+def _check_claim(project: Project, checkpoint: Checkpoint, claims: Checkpoint | None) -> None:
+    if claims is None:
+        return
+    _check_usable(project, claims, "claims")
+    if checkpoint.run.kind != Run.Kind.SERVED:
+        raise DomainError(
+            "Only a model at a server can claim to be another; leave this empty.",
+            code="not_needed",
+            field="claims",
+        )
+    if claims.run.kind not in ANSWERING or claims.run.kind == Run.Kind.SERVED:
+        raise DomainError(
+            "Choose a policy of this project whose weights are kept here.",
+            code="wrong_kind",
+            field="claims",
+        )
 
 
 def _check_usable(project: Project, model: Checkpoint, field: str) -> None:

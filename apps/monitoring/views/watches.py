@@ -8,18 +8,19 @@ from django.http import HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from apps.accounts.models import Project
 from apps.accounts.permissions import STAFF, project_page
 from apps.common.errors import DomainError
 from apps.common.http import Request
 from apps.common.spreadsheet import csv_lines
-from apps.monitoring.forms import ChangeForm, RebaseForm, RetargetForm, WatchForm
+from apps.monitoring.forms import ChangeForm, RebaseForm, RetargetForm, TrafficForm, WatchForm
 from apps.monitoring.models import Watch
-from apps.monitoring.screens import service as outcome_screen
 from apps.monitoring.screens import service as screen
+from apps.monitoring.screens.traffic import traffic_table
 from apps.monitoring.selectors import service as reads
 from apps.monitoring.selectors.checks import probe_results
 from apps.monitoring.selectors.people import people_summary
-from apps.monitoring.services import probes, watches
+from apps.monitoring.services import probes, traffic, watches
 from apps.training.models import Checkpoint
 from apps.training.selectors.pages import input_resolve
 
@@ -38,18 +39,22 @@ def overview(request: Request) -> HttpResponse:
         "n_incidents": n_incidents,
         "runs": reads.live_runs_with_alerts(project),
         "people": people_summary(project),
-        "groups": [
-            outcome_screen.outcome_group(
-                title=one.title, watch=one.watch, series=one.series, reward=one.reward
-            )
-            for one in reads.measurements(project)
-        ],
+        "groups": _groups(project),
         "worker_missing": bool(found) and reads.worker_missing(),
         "page_title": "Monitoring",
         "nav": "monitoring",
         "tab": "overview",
     }
     return render(request, "monitoring/overview.html", context)
+
+
+def _groups(project: Project, watch: str = "") -> list[screen.OutcomeGroup]:
+    """What is measured of the models in service, or of one of them."""
+    return [
+        screen.outcome_group(title=one.title, watch=one.watch, series=one.series, reward=one.reward)
+        for one in reads.measurements(project)
+        if not watch or one.watch == watch
+    ]
 
 
 def _card(one: reads.Watched) -> dict[str, Any]:
@@ -127,6 +132,8 @@ def _page(
             good, history[-reads.SPARK_PROBES :], watch.baseline, protocols
         ),
         "charts": screen.metric_charts(history, watch.baseline, protocols),
+        "outcomes": _groups(request.project, watch.pk),
+        "server": ((good.details.get("server") or {}) if good else {}),
         "changes": (good.details.get("changes") or []) if good else [],
         "paired": good.details.get("paired") if good else None,
         "page": page,
@@ -156,6 +163,35 @@ def watch_csv(request: Request, watch_id: str) -> StreamingHttpResponse:
     file = f"{request.project.slug}-watch-{watch.pk}.csv"
     answer["Content-Disposition"] = f'attachment; filename="{file}"'
     return answer
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@project_page(STAFF)
+def watch_traffic(request: Request, watch_id: str) -> HttpResponse:
+    """What of its conversations was kept and why, and what is taken from now on."""
+    watch = watches.watch_get(project=request.project, watch_id=watch_id)
+    form = TrafficForm(
+        request.POST if request.method == "POST" else None, setting=traffic.traffic_setting(watch)
+    )
+    if request.method == "POST" and form.is_valid():
+        try:
+            traffic.traffic_set(
+                project=request.project, watch_id=watch_id, user=request.user, **form.given()
+            )
+        except DomainError as error:
+            form.refuse(error)
+        else:
+            messages.success(request, "Saved.")
+            return redirect("monitoring:watch_traffic", request.project.slug, watch_id)
+    context = {
+        "watch": watch,
+        "form": form,
+        "table": traffic_table(watch),
+        "page_title": f"Traffic of {watch.name}",
+        "nav": "monitoring",
+    }
+    status = 422 if form.errors or request.method == "POST" else 200
+    return render(request, "monitoring/traffic.html", context, status=status)
 
 
 @require_POST

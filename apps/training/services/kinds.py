@@ -360,25 +360,12 @@ def _check_served(kind: str, config: Config, inputs: Mapping[str, Input]) -> Non
             code="served_already",
             field="config.server",
         )
-    if kind == "probe" and "policy" in served:
-        probed_check(served["policy"], field="inputs.policy")
     if kind == "judge" and "judge" in served and config.get("reads") == "probability":
         raise DomainError(
             "A served model says no probability of a token: read its verdicts as text, or choose "
             "a judge whose weights are here.",
             code="no_weights",
             field="config.reads",
-        )
-
-
-def probed_check(run: Run, *, field: str) -> None:
-    """Raises `DomainError` for a served model whose tokens a probe could not count."""
-    if run.kind == Run.Kind.SERVED and not run.config.get("tokenizer"):
-        raise DomainError(
-            "This served model was registered without a tokenizer, with which a probe counts; "
-            "register it once more with one.",
-            code="no_tokenizer",
-            field=field,
         )
 
 

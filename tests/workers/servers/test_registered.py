@@ -3,14 +3,17 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from apps.monitoring.models import Watch
+from apps.monitoring.services import judging
 from tests.workers.recipes.conftest import SUBJECTS
 from tests.workers.recipes.language import Outcome, Workshop, tiny_llama, user, word_tokenizer
 from tests.workers.servers.conftest import SECRET
-from tests.workers.servers.stub import Body, Stub, completion, raw, status, text
+from tests.workers.servers.stub import Body, Stub, completion, raw, slow, status, text
 from workers.artifacts import cache_folder
 from workers.config.server import ServedModelSettings
 from workers.contract.events import RecipeError
@@ -34,8 +37,8 @@ def register(shop: Workshop, name: str, config: dict[str, Any]) -> Outcome:
     return outcome
 
 
-def words(*said: str) -> Callable[[Body, int], Any]:
-    return lambda body, k: text(said[k % len(said)], model=body["model"])
+def words(*said: str, **fields: Any) -> Callable[[Body, int], Any]:
+    return lambda body, k: text(said[k % len(said)], model=body["model"], **fields)
 
 
 def test_two_served_models_are_asked_and_compared_without_any_weights(
@@ -136,7 +139,7 @@ def test_a_failed_share_is_left_out_of_pairs_and_of_nothing_else(
     assert raised.value.kind == "inference_server_answer"
 
 
-def test_a_probe_needs_its_tokenizer_and_says_so(
+def test_a_probe_counts_with_a_tokenizer_and_needs_none(
     shop: Workshop,
     stub: Callable[..., Stub],
     tmp_path: Path,
@@ -144,19 +147,62 @@ def test_a_probe_needs_its_tokenizer_and_says_so(
 ) -> None:
     monkeypatch.setenv("MODEL_FOLDERS", str(tmp_path))
     word_tokenizer().save_pretrained(tmp_path / "words")
-    served = stub(words("a cat a dog", "the cat"))
+    served = stub(words("a cat a dog", "the cat", system_fingerprint="fp_1"))
     endpoint = {"url": served.url, "model": "m"}
     register(shop, "bare", endpoint)
     register(shop, "whole", endpoint | {"tokenizer": str(tmp_path / "words")})
     config = {"reward": COUNT["reward"], "eval_prompts": 4, "max_new_tokens": 6}
-    spec = shop.spec("bare-probe", "probe", config, policy="bare", prompts="prompts")
-    with pytest.raises(RecipeError) as raised:
-        shop.run_here(spec)
-    assert raised.value.kind == "no_tokenizer"
-    spec = shop.spec("whole-probe", "probe", config, policy="whole", prompts="prompts")
-    summary = shop.run_here(spec).summary
-    assert summary["weights_sha256"] == {}
-    assert summary["figures"]["response_length"]["mean"] == 3.0
+    found = {}
+    for name in ("bare", "whole"):
+        spec = shop.spec(f"{name}-probe", "probe", config, policy=name, prompts="prompts")
+        found[name] = shop.run_here(spec).summary
+        assert found[name]["weights_sha256"] == {}
+        assert found[name]["figures"]["response_length"]["mean"] == 3.0
+        assert found[name]["server"]["fingerprint"] == "fp_1"
+        assert found[name]["figures"]["latency_p50"]["mean"] > 0
+    assert "repetition" not in found["bare"]["figures"]
+    assert "repetition" in found["whole"]["figures"]
+    cold = [body for body in served.bodies if body["temperature"] == 0]
+    assert len(cold) == 2 + 2 * 4, "one at registration, and one for each prompt of a probe"
+
+
+def test_a_model_swapped_behind_its_address_shows_in_the_next_probe_and_so_does_a_slow_one(
+    shop: Workshop, stub: Callable[..., Stub], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A real server on loopback; what is laid beside each other is what its probes left."""
+    how: dict[str, Any] = {"says": "one", "seconds": 0.03}
+
+    def reply(body: Body, k: int) -> Any:
+        asked = body["messages"][-1]["content"]
+        said = text(f"{how['says']} cat {asked}", model="m", system_fingerprint="fp")
+        return slow(how["seconds"], said)
+
+    subjects = [{"prompt": user(f"{SUBJECTS[k % len(SUBJECTS)]} {k}")} for k in range(12)]
+    shop.put_snapshot("twelve", train=subjects)
+    register(shop, "theirs", {"url": stub(reply).url, "model": "m", "concurrency": 12})
+    config = {"reward": COUNT["reward"], "eval_prompts": 12}
+
+    def probe(name: str) -> judging.Brought:
+        spec = shop.spec(name, "probe", config, policy="theirs", prompts="twelve")
+        outcome = shop.run_here(spec)
+        report = SimpleNamespace(
+            problem="", data=json.loads((shop.folder(spec) / "probe.json").read_text())
+        )
+        monkeypatch.setattr(judging, "report_read", lambda run, file: report)
+        return judging.brought_by(SimpleNamespace(summary=outcome.summary))
+
+    def rules(found: judging.Brought) -> set[str]:
+        watch = Watch(kind="policy")
+        return {one["rule"] for one in judging.judge(watch, found, None, baseline).findings}
+
+    baseline = judging.baseline_of(probe("first"))
+    assert rules(probe("same")) == set()
+    how["says"] = "two"
+    swapped = rules(probe("swapped"))
+    assert judging.ANSWERS in swapped
+    assert judging.LATENCY not in swapped
+    how |= {"says": "one", "seconds": 0.8}
+    assert rules(probe("slow")) == {judging.LATENCY}
 
 
 def no_usage(body: Body, k: int) -> Any:
