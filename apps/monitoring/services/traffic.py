@@ -31,7 +31,7 @@ from apps.monitoring.models import (
     Watch,
 )
 from apps.monitoring.services.watches import watch_get
-from apps.training.services.scanning import BLOCKED_PHRASE, phrases_of
+from apps.training.services.scanning import phrases_of
 from measures.duplicates import near_duplicates, near_matches
 from measures.novelty import Vocabulary, vocabulary
 
