@@ -34,6 +34,7 @@ from apps.monitoring.services.watches import watch_get
 from apps.training.services.scanning import phrases_of
 from measures.duplicates import near_duplicates, near_matches
 from measures.novelty import Vocabulary, vocabulary
+from workers.contract.events import blocked_reason
 
 MOST_ROWS, MOST_CHARACTERS, MOST_MESSAGES = 500, 2_000_000, 100
 LONGEST_ID, LONGEST_KEY, LONGEST_OUTCOME = 200, 80, 200
@@ -154,7 +155,7 @@ def _take(
     for one in fresh:
         reasons = _reasons(one, setting, usual)
         if phrases and (held := phrases.first_in(one.messages[-1]["content"])):
-            reasons[PHRASE] = f"{BLOCKED_PHRASE}: {held.phrase}"
+            reasons[PHRASE] = blocked_reason(held.phrase)
         if not reasons:
             counts[NOTHING] += 1
             continue
