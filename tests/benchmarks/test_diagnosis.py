@@ -11,6 +11,7 @@ from benchmarks.diagnosis_world.faults import FAULTS, HEALTHY, PPO
 from benchmarks.diagnosis_world.judging import Outcome, Said, by_fault, confusion, percent, summary
 from benchmarks.diagnosis_world.language import REFUSAL, Gold, Question, questions
 from benchmarks.diagnosis_world.records import Record, read_all, stored, write
+from benchmarks.diagnosis_world.row_faults import ROW_FAULTS
 from benchmarks.diagnosis_world.runs import jobs
 from measures.style import marks_of
 from workers.rewards.source import Scores
@@ -34,6 +35,8 @@ def record(fault: str = HEALTHY, **changes: object) -> Record:
 def test_no_seed_is_both_tuned_on_and_reported() -> None:
     tuned = {*seeds.TUNING_SEEDS, *seeds.TUNING_HEALTHY}
     assert not tuned & {*seeds.FINAL_SEEDS, *seeds.FINAL_HEALTHY}
+    on_rows = {*seeds.ROWS_TUNING_SEEDS, *seeds.ROWS_TUNING_HEALTHY}
+    assert not on_rows & {*seeds.ROWS_FINAL_SEEDS, *seeds.ROWS_FINAL_HEALTHY}
 
 
 def test_the_final_set_is_as_large_as_it_was_promised() -> None:
@@ -41,6 +44,16 @@ def test_the_final_set_is_as_large_as_it_was_promised() -> None:
     names = [job.fault.name for job in planned]
     assert all(names.count(name) == 10 for name in FAULTS)
     assert names.count(HEALTHY) == 200
+    assert len({job.name for job in planned}) == len(planned)
+
+
+def test_runs_on_rows_have_eight_faults_of_each_kind_and_twenty_healthy_runs() -> None:
+    planned = jobs("rows-final")
+    for kind in ("dpo", "sft", "reward"):
+        own = [job.fault.name for job in planned if job.fault.kind == kind]
+        assert len({*own} - {HEALTHY}) >= 8
+        assert own.count(HEALTHY) == 20
+    assert {fault.link for fault in ROW_FAULTS} <= set(STAGES)
     assert len({job.name for job in planned}) == len(planned)
 
 

@@ -26,7 +26,7 @@ ADJUSTABLE: Mapping[str, frozenset[str]] = {
 FIELDS = ("threshold", "action", "patience")
 BY_NAME: Mapping[str, Rule] = {name: rule for rule in reversed(RULES) for name in rule.names}
 # What diagnosing rules read where it is there.
-_BESIDE = frozenset({"eval/reward_data_accuracy", "eval/canary_pairs"})
+_BESIDE = frozenset({"eval/reward_data_accuracy", "eval/canary_pairs", "epoch"})
 
 
 def guardrails_of(kind: str, overrides: Mapping[str, Any] | None = None) -> list[Rule]:

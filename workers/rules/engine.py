@@ -52,6 +52,7 @@ UNLIKE = 3.5  # z beyond which a level is not that of healthy runs
 FORM = 2  # of the state; another one's memory cannot be read
 SKIP = "skip"  # the action of a step whose loss or gradient was no number, the first time
 NON_FINITE = BY_NAME["non_finite"]
+PASSES = "epoch"  # over the training rows, of the model that is being trained
 CUT_ANSWERS = "cut_answers"  # while this rule stands, no checkpoint is called best
 _DONE = {
     STOP: "The run was stopped; its state is kept as the checkpoint tagged failed.",
@@ -246,6 +247,7 @@ class Engine:
         self._watched = {name for rule in self.rules if rule.actions for name in rule.metrics}
         self._memory: dict[str, Memory] = {}
         self._step, self._at_step = -1, dict[str, float]()
+        self._passes = 0.0
         self._last_step = 0
         self._broken_evaluations = 0
         self._named = ""  # the stage that was reported as the cause
@@ -264,6 +266,9 @@ class Engine:
         before the first step shows what a run began with; only rules that diagnose judge it.
         """
         known = {name: float(v) for name, v in metrics.items() if v is not None}
+        if self._is_next_model(known.get(PASSES)):
+            self._memory = {}
+            return list(violations)
         numbers = {name: value for name, value in known.items() if math.isfinite(value)}
         if step != self._step:
             self._step, self._at_step = step, {}
@@ -284,6 +289,13 @@ class Engine:
         self.findings += sorted(new, key=lambda one: (one.depth, one.start_step))
         self._last_step = step
         return self._with_cause([*violations, *found], step)
+
+    def _is_next_model(self, passes: float | None) -> bool:
+        """A run that trains several models one after another begins each at its first pass: what
+        was remembered of the one before says nothing of the next, nor do the figures of that step,
+        which are of both."""
+        before, self._passes = self._passes, self._passes if passes is None else passes
+        return self._passes < before
 
     def ended(self, step: int, kind: str, message: str) -> Finding | None:
         """A contract that ended the run, by its failure kind; None for another kind of failure."""
@@ -335,6 +347,7 @@ class Engine:
                 "last_step": self._last_step,
                 "broken_evaluations": self._broken_evaluations,
                 "named": self._named,
+                "passes": self._passes,
             }
         )
 
@@ -358,6 +371,7 @@ class Engine:
         self._last_step = state["last_step"]
         self._broken_evaluations = state["broken_evaluations"]
         self._named = state["named"]
+        self._passes = state.get("passes", 0.0)
 
     # --- one rule ---
 

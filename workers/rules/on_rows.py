@@ -144,7 +144,7 @@ ROWS_REWARD = (
         name="length_exaggerated",
         title="The longer answer is preferred more than people prefer it",
         **of("reward", RANKERS),
-        **over(0.3, "share of pairs", "eval/longer_excess", test="median", window=3, need=2),
+        **over(0.45, "share of pairs", "eval/longer_excess", test="median", window=3, need=2),
         patience=(4, 5),
         grace=1,
         **explains("minimal", PROBE),
