@@ -27,6 +27,7 @@ from workers.trainers.reward_reports import (
     gap_of,
     preflight,
     publish,
+    show_pairs,
     split_reports,
     warnings_of,
 )
@@ -149,6 +150,8 @@ def _summary(training: Training, partial: Result | None) -> dict[str, Any]:
         progress.done, training.parts, training.data, training.settings, seed=seed
     )
     publish(training.context, reports, step=step, cross=cross)
+    held_out = training.data.held_out[training.validation]
+    show_pairs(training.context, held_out, results[0].scores[training.validation], step=step)
     plain = {split: report.plain() for split, report in reports.items()}
     summary |= {
         "splits": plain,

@@ -17,13 +17,14 @@ from measures.estimate import Interval
 from measures.intervals import dyadic_interval, mean_interval
 from workers.config.training import RewardSettings
 from workers.context import RunContext
-from workers.contract.events import Alert
+from workers.contract.events import Alert, ReviewRequested, Sample
 from workers.contract.jobs import PEOPLE
 from workers.contract.reasons import in_words
 from workers.data.batches import ANNOTATOR, fold_keys, padded_tokens, parts_under
 from workers.data.snapshot import CHOSEN, REJECTED, TRAIN, Preference
 from workers.rewards.ensemble import EnsembleLayout, combine, standardise, to_raw
-from workers.trainers.reward_data import FOLD, EncodedPair, PairData, Part, Result
+from workers.samples import pick
+from workers.trainers.reward_data import FOLD, EncodedPair, PairData, Part, Result, Scores
 from workers.trainers.reward_trainer import StepCollator
 
 # How good a reward model is on decided pairs, and on those that people decided.
@@ -315,6 +316,41 @@ def publish(
         plain["cross_validation"] = dict(cross)
     path.write_text(json.dumps(plain, indent=1))
     context.save_artifact(path, media_type="application/json")
+
+
+SHOWN, FLAGGED = 8, 4  # held-out pairs of each bucket, and those that people are asked about
+SURE = 0.9  # confidence of people from which a pair that it ranks otherwise is flagged
+
+
+def show_pairs(
+    context: RunContext, pairs: Sequence[EncodedPair], scores: Scores, *, step: int
+) -> None:
+    """Held-out pairs as samples, the chosen answer beside the rejected one: the surest right ones
+    (high), the surest wrong ones (low), and others. The surest wrong ones of which people were
+    sure go to their inbox."""
+    margins = scores.margins
+    for bucket, i in pick(margins, SHOWN, seed=context.spec.seed):
+        context.emit(_pair_sample(pairs[i], scores, i, bucket=bucket, step=step))
+    wrong = [i for i, pair in enumerate(pairs) if margins[i] < 0 and pair.row.confidence >= SURE]
+    for i in sorted(wrong, key=lambda i: margins[i])[:FLAGGED]:
+        row = pairs[i].row
+        more = f"the other scores {-margins[i]:.2f} more"
+        reason = f"rule surest_wrong: people chose this answer, and {more}"
+        context.emit(ReviewRequested(step, list(row.prompt), row.chosen, reason))
+        context.emit(_pair_sample(pairs[i], scores, i, bucket="flagged", step=step))
+
+
+def _pair_sample(pair: EncodedPair, scores: Scores, i: int, *, bucket: str, step: int) -> Sample:
+    return Sample(
+        step=step,
+        bucket=bucket,
+        prompt=list(pair.row.prompt),
+        response=pair.row.chosen,
+        reward=scores.chosen[i],
+        parts={"margin": scores.margins[i]},
+        tokens=pair.chosen.response_length,
+        baseline=pair.row.rejected,
+    )
 
 
 # What a reward run will do, counted and timed before it does it.

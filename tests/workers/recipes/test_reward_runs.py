@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.workers.recipes.conftest import preference_rows
 from tests.workers.recipes.encoders import bert, encoder_folder, modernbert
 from tests.workers.recipes.language import Outcome, Workshop, assistant, tiny_llama, user
 from workers.contract.events import RecipeError
@@ -19,6 +20,7 @@ from workers.data.snapshot import as_drawn
 from workers.models.loading import load_scorer, load_tokenizer
 from workers.rewards.ensemble import is_ensemble, read_layout
 from workers.rewards.model import EnsembleReward, ModelReward, score_rows
+from workers.samples import BUCKETS
 from workers.trainers.reward_data import period
 
 QUICK = {
@@ -528,3 +530,23 @@ def test_a_run_that_was_killed_after_its_last_member_only_reports(workshop: Work
     )
     assert again.curve("loss") == {}
     assert again.summary["splits"] == whole.summary["splits"]
+
+
+def test_the_surest_pairs_are_kept_for_people_and_the_surest_wrong_ones_are_asked_about(
+    workshop: Workshop,
+) -> None:
+    """Half of the held-out labels are turned round, so that it must be wrong on them."""
+    rows = preference_rows(1)
+    for row in rows[::2]:
+        row["chosen"], row["rejected"] = row["rejected"], row["chosen"]
+    workshop.put_snapshot("half_turned", train=preference_rows(0), dev=rows)
+    config = QUICK | {"learning_rate": 3e-3, "max_steps": 40, "eval_every": 20}
+    spec = workshop.spec("surest", "reward", config, sft="base", data="half_turned")
+    outcome = workshop.run_here(spec)
+    samples = outcome.all("Sample")
+    kept = {b: [s["parts"]["margin"] for s in samples if s["bucket"] == b] for b in BUCKETS}
+    assert min(kept["high"]) > 0 > max(kept["low"])
+    assert kept["random"]
+    asked = outcome.all("ReviewRequested")
+    assert 1 <= len(asked) <= 4
+    assert all("people chose this answer" in one["reason"] for one in asked)
