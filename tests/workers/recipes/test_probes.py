@@ -45,9 +45,9 @@ def dpo(workshop: Workshop) -> Outcome:
 def test_dpo_measures_answers_pairs_and_general_rows(dpo: Outcome) -> None:
     names = dpo.metric_names()
     assert names >= ANSWERS | {"objective/kl", "eval/trained_accuracy", "eval/general_loss"}
-    assert list(dpo.curve("eval/log_ratio_size").values())[0] == 0.0
+    assert next(iter(dpo.curve("eval/log_ratio_size").values())) == 0.0
     assert list(dpo.curve("eval/log_ratio_size").values())[-1] > 0.0
-    assert list(dpo.curve("eval/canary_pairs").values())[0] == len(preference_rows(1))
+    assert next(iter(dpo.curve("eval/canary_pairs").values())) == len(preference_rows(1))
     assert set(dpo.curve("masks/answer_share").values()) == {1.0}
     assert dpo.curve("data/leaked_share") == {0: 0.0}
 
