@@ -7,7 +7,7 @@ and see with commas, sources with semicolons). Four sections have a form of thei
     ## Checks     1. what to do [check](check:EXPERIMENT), or [open](tab:TAB), and below it
                      - **outcome** what it tells
     ## Rules      - **rule** what it means and what to do when it fires
-    ## Failures   - **failure kind** whose turn it is to do what
+    ## Failures   - **failure kind, or finding of a probe** whose turn it is to do what
 
 Everything else is shown as it is written. No advice stands in Python: pages quote these.
 """
@@ -121,7 +121,8 @@ def advice(rule: str) -> str:
     known, page = BY_NAME.get(rule), page_of(rule)
     if page is None:
         return ""
-    return page.advice.get(known.name if known else rule, page.summary)
+    said = page.advice.get(known.name if known else rule)
+    return said or page.next_steps.get(rule, page.summary)
 
 
 def next_step(kind: str, fault: str = "") -> str:

@@ -75,8 +75,6 @@ BY_CALL = {
     "/models/{checkpoint_id}/score": "asked by services, in whatever language they have",
     "/scores/": "asked by services, in whatever language they have",
     "/projects/{slug}/outcomes": "sent by services, in whatever language they have",
-    "/projects/{slug}/traffic": "sent by services, in whatever language they have",
-    "/projects/{slug}/watches": "models in service: for people",
     "/projects/{slug}/incidents": "for people",
     "/projects/{slug}/overview": "for people",
     "/projects/{slug}/notifications": "for people",
@@ -116,6 +114,10 @@ COVERED = [
     operations.automatic_suite_set("p", {}),
     operations.automatic_suite_stop("p"),
     operations.automatic_suite_again("p", "r"),
+    operations.watches("p"),
+    operations.watch_make("p", {}),
+    operations.traffic_send("p", {}),
+    operations.traffic_delete("p", "w", []),
     operations.pipelines("p"),
     operations.pipeline_make("p", {}),
     operations.pipeline_from_template("p", {}),
@@ -327,6 +329,8 @@ ANSWERS = {
     "RulingOut": types.Ruling,
     "VoteOut": types.Vote,
     "VotesReportOut": types.VotesReport,
+    "WatchOut": types.Watch,
+    "TrafficOut": types.TrafficCounts,
 }
 
 

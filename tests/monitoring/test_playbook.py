@@ -12,6 +12,7 @@ from apps.accounts.models import Project, User
 from apps.common import playbook
 from apps.common.playbook import FOLDER, PageError, page_for, page_of, page_read, pages, search
 from apps.common.registry import playbook_url
+from apps.monitoring.services import judging
 from tests.web.world import run_make
 from workers.rules.choices import failure_kind
 from workers.rules.diagnosis import CONTRACTS
@@ -137,6 +138,18 @@ def test_every_entry_can_be_read(emil: User, project: Project, signed_in: SignIn
 def test_an_alert_leads_to_the_entry_of_its_rule(project: Project) -> None:
     assert playbook_url(project.slug, "entropy_floor").endswith("/playbook/stopped-exploring/")
     assert playbook_url(project.slug, "no_such_rule") == ""
+
+
+def test_every_finding_of_a_probe_leads_to_what_to_do(project: Project) -> None:
+    found = {
+        value
+        for value in vars(judging).values()
+        if isinstance(value, str) and value.startswith("probe_")
+    }
+    assert {"probe_server", "probe_answers", "probe_latency", "probe_failed"} <= found
+    for rule in found:
+        assert playbook_url(project.slug, rule).endswith("/playbook/monitored-model-differs/"), rule
+        assert playbook.advice(rule) == playbook.next_step(rule) != ""
 
 
 def test_the_checks_lead_to_the_run_at_hand(

@@ -16,6 +16,7 @@ from apps.accounts.services import token_create
 from apps.common.errors import DomainError
 from apps.evaluation.models import FlaggedAnswer
 from apps.labeling.models import Prompt
+from apps.labeling.services import labeling_settings_update
 from apps.monitoring.models import TrafficBatch, TrafficConversation, TrafficDay, Watch
 from apps.monitoring.services.traffic import (
     traffic_delete,
@@ -68,6 +69,26 @@ def test_a_badly_rated_one_is_in_the_inbox_with_its_reason(watch: Watch):
     assert "rated 1" in entry.reason
     assert watch.name in entry.reason
     assert entry.prompt == [{"role": "user", "content": "Question a"}]
+
+
+def test_a_blocked_phrase_is_in_the_inbox_with_its_reason(
+    project: Project, watch: Watch, ada: User
+):
+    labeling_settings_update(project=project, by=ada, constraint_phrases=["I love you"])
+    asked = said("b", rating=5)
+    asked["messages"][0]["content"] = "Say: I love you"  # only answers are looked at
+    counts = send(watch, said("a", "Yes, I love you too", rating=5), asked)
+    assert (counts["kept"], counts["blocked_phrase"], counts["nothing_found"]) == (1, 1, 1)
+    [entry] = FlaggedAnswer.objects.all()
+    assert entry.response == "Yes, I love you too"
+    assert entry.reason == f"Traffic of {watch.name}: Blocked phrase “I love you”"
+
+
+def test_monitoring_leads_to_the_traffic_of_a_policy(watch: Watch, emil: User):
+    client = Client()
+    client.force_login(emil)
+    shown = client.get(reverse("monitoring:overview", args=[watch.project.slug])).content.decode()
+    assert reverse("monitoring:watch_traffic", args=[watch.project.slug, watch.pk]) in shown
 
 
 def test_the_same_batch_twice_counts_once(watch: Watch):

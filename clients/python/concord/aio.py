@@ -737,6 +737,31 @@ class AsyncClient:
         """Launch what was refused after a run."""
         return await self._transport.send(operations.automatic_suite_again(project, run))
 
+    async def watches(self, project: str) -> tuple[types.Watch, ...]:
+        """Monitored models, each with its newest probe."""
+        return await self._transport.send(operations.watches(project))
+
+    async def watch_make(
+        self, project: str, name: str, *, checkpoint: str, prompts: str, **how: Any
+    ) -> types.Watch:
+        """Monitor a model on the rows of a frozen dataset. how: reward, claims, every_minutes,
+        config."""
+        body = {"name": name, "checkpoint": checkpoint, "prompts": prompts, **how}
+        return await self._transport.send(operations.watch_make(project, body))
+
+    async def traffic_send(
+        self, project: str, watch: str, conversations: Sequence[Row], *, key: str = ""
+    ) -> types.TrafficCounts:
+        """Send up to 500 conversations of a monitored model: all are taken, or none. Each has id,
+        messages and consent; at, rating, latency_ms, outcome where known. A batch of the same key
+        is counted once."""
+        body = {"watch": watch, "key": key, "conversations": list(conversations)}
+        return await self._transport.send(operations.traffic_send(project, body))
+
+    async def traffic_delete(self, project: str, watch: str, ids: Sequence[str]) -> int:
+        """Delete conversations whose consent was withdrawn, by your ids; how many there were."""
+        return await self._transport.send(operations.traffic_delete(project, watch, ids))
+
     async def pipelines(self, project: str) -> tuple[types.Pipeline, ...]:
         """All of them, newest first."""
         return await self._transport.send(operations.pipelines(project))

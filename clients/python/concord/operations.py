@@ -276,6 +276,35 @@ def automatic_suite_again(project: str, run: str) -> Operation[types.SuiteLaunch
     return Operation("POST", AUTOMATIC_SUITE + "/{run_id}", types.SuiteLaunch.read, names)
 
 
+WATCHES = "/projects/{slug}/watches"
+TRAFFIC = "/projects/{slug}/traffic"
+
+
+def watches(project: str) -> Operation[tuple[types.Watch, ...]]:
+    return Operation("GET", WATCHES, _each(types.Watch), {"slug": project})
+
+
+def watch_make(project: str, body: Mapping[str, Any]) -> Operation[types.Watch]:
+    names = {"slug": project}
+    return Operation("POST", WATCHES, types.Watch.read, names, body=body, repeatable=False)
+
+
+def traffic_send(project: str, body: Mapping[str, Any]) -> Operation[types.TrafficCounts]:
+    """The same batch is counted once, but where nothing of it may be remembered: without a key and
+    without any consent."""
+    agreed = any(row.get("consent") for row in body.get("conversations", ()))
+    names, once = {"slug": project}, bool(body.get("key") or agreed)
+    read = types.TrafficCounts.read
+    return Operation("POST", TRAFFIC, read, names, body=body, repeatable=once)
+
+
+def traffic_delete(project: str, watch: str, ids: Sequence[str]) -> Operation[int]:
+    template, body = TRAFFIC + "/delete", {"watch": watch, "ids": list(ids)}
+    return Operation(
+        "POST", template, _number("deleted"), {"slug": project}, body=body, repeatable=False
+    )
+
+
 PIPELINES = "/projects/{slug}/pipelines"
 PIPELINE = PIPELINES + "/{pipeline_id}"
 ROUNDS = PIPELINE + "/rounds"

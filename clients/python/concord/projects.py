@@ -461,6 +461,25 @@ class Runs(Group):
         """Launch what was refused after a run."""
         return self._do(self._client.automatic_suite_again(self._slug, run))
 
+    def watches(self) -> tuple[types.Watch, ...]:
+        """Monitored models, each with its newest probe."""
+        return self._do(self._client.watches(self._slug))
+
+    def watch_make(self, name: str, *, checkpoint: str, prompts: str, **how: Any) -> types.Watch:
+        """Monitor a model; see `AsyncClient.watch_make`."""
+        named = {"checkpoint": checkpoint, "prompts": prompts, **how}
+        return self._do(self._client.watch_make(self._slug, name, **named))
+
+    def traffic_send(
+        self, watch: str, conversations: Sequence[Mapping[str, Any]], *, key: str = ""
+    ) -> types.TrafficCounts:
+        """Send conversations of a monitored model; see `AsyncClient.traffic_send`."""
+        return self._do(self._client.traffic_send(self._slug, watch, conversations, key=key))
+
+    def traffic_delete(self, watch: str, ids: Sequence[str]) -> int:
+        """Delete conversations whose consent was withdrawn; how many there were."""
+        return self._do(self._client.traffic_delete(self._slug, watch, ids))
+
     def pipelines(self) -> tuple[types.Pipeline, ...]:
         """Pipelines of rounds, newest first."""
         return self._do(self._client.pipelines(self._slug))

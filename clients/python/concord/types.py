@@ -590,6 +590,36 @@ class AutomaticSuite(Answered):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Watch(Answered):
+    """A monitored model. kind: policy or reward; state: new, steady, drifted or broken; figures and
+    findings: of the newest probe; stages: those that name this model."""
+
+    id: str
+    name: str
+    kind: str
+    state: str
+    enabled: bool
+    checkpoint: str
+    reward: str | None
+    claims: str | None
+    every_minutes: int
+    next_at: datetime = field(metadata=_MOMENT)
+    baseline_at: datetime | None = field(metadata=_MOMENT)
+    probed_at: datetime | None = field(metadata=_MOMENT)
+    figures: Mapping[str, Any]
+    findings: Sequence[Mapping[str, Any]]
+    stages: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrafficCounts(Answered):
+    """counts: received = no_consent + unsampled + duplicates + nothing_found + kept; also scrubbed,
+    and the reasons of those kept."""
+
+    counts: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineStep(Answered):
     """A step of a pipeline. kind: run, select, label, decide, freeze, approve, audit, promote;
     copied_from: the run whose settings it takes; inputs: {role: origin, step, type, id}. share,
