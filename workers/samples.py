@@ -10,13 +10,46 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from measures.phrases import Phrases
 from workers.artifacts import file_sha256
 from workers.context import RunContext
-from workers.contract.events import Generated, ReviewRequested, Sample, blocked_reason
-from workers.data.snapshot import Messages
-from workers.rollouts.drawing import Answer
+from workers.contract.events import (
+    Fault,
+    Generated,
+    RecipeError,
+    ReviewRequested,
+    Sample,
+    blocked_reason,
+)
+from workers.data.snapshot import TRAIN, Messages, Preference, evaluation_splits, read_preferences
+from workers.rollouts.local import derive_seed
+
+if TYPE_CHECKING:
+    from workers.rollouts.drawing import Answer
+
+# Rows that are drawn by seed.
+
+
+def known_pairs(context: RunContext, role: str, *, most: int) -> list[Preference]:
+    """Pairs of the input `role`, whose better answer is known and which nobody learns from: at most
+    so many, by seed, held-out rows where there are any. Ties teach nothing. Raises `RecipeError`
+    (no_rows) where no pair is decided."""
+    folder = context.input_path(role)
+    rows: list[Preference] = []
+    for split in evaluation_splits(folder):
+        rows += _decided(read_preferences(folder, split))
+    rows = rows or _decided(read_preferences(folder, TRAIN))
+    if not rows:
+        told = f"the input '{role}' has no pair of which one answer is the better"
+        raise RecipeError("no_rows", Fault.DATA, told)
+    return [rows[i] for i in choose(len(rows), most, derive_seed(context.spec.seed, role))]
+
+
+def _decided(rows: list[Preference]) -> list[Preference]:
+    return [row for row in rows if row.chosen != row.rejected and row.confidence > 0.5]
+
 
 # Answers that are shown while and after a run, for people to read.
 
@@ -30,10 +63,10 @@ def emit_samples(
     context: RunContext,
     step: int,
     prompts: Sequence[Messages],
-    answers: Sequence[Answer],
+    answers: "Sequence[Answer]",
     *,
     rewards: Sequence[float] | None = None,
-    baselines: Sequence[Answer] | None = None,
+    baselines: "Sequence[Answer] | None" = None,
 ) -> None:
     """One `Sample` of the random bucket per prompt."""
     for i, (prompt, given) in enumerate(zip(prompts, answers, strict=True)):

@@ -14,7 +14,6 @@ from workers.behaviour import Watch
 from workers.config.policy import OptimisedSettings, PPOSettings
 from workers.context import RunContext
 from workers.contract.events import ReviewRequested, Sample, disagreement_reason
-from workers.data.known import known_pairs
 from workers.data.snapshot import (
     Messages,
     Preference,
@@ -29,7 +28,7 @@ from workers.rewards.source import RewardSource, Scores, calibrate
 from workers.rl.losses import masked_sum
 from workers.rollouts.drawing import Answer, answer
 from workers.rollouts.local import Sampling, derive_seed
-from workers.samples import AuditSample, blocked_answers, pick, publish
+from workers.samples import AuditSample, blocked_answers, known_pairs, pick, publish
 
 if TYPE_CHECKING:
     from workers.config.grpo import GRPOSettings

@@ -20,7 +20,6 @@ from trl import DPOConfig
 from workers.behaviour import Copies
 from workers.config.training import DPOSettings, SampledSettings
 from workers.context import RunContext
-from workers.data.known import known_pairs
 from workers.data.snapshot import (
     TRAIN,
     JudgedAnswer,
@@ -44,6 +43,7 @@ from workers.models.loading import (
 from workers.models.lora import attach_policy_lora, body_of
 from workers.preflight.findings import Parts
 from workers.preflight.minimal import settings_of
+from workers.samples import known_pairs
 from workers.trainers.dpo import (
     Pair,
     PairTrainer,

@@ -16,7 +16,6 @@ from workers.config.training import RewardSettings
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
 from workers.data.batches import Encoded, PairEncoder, annotator_folds, assign_folds, fold_keys
-from workers.data.known import known_pairs
 from workers.data.snapshot import (
     TRAIN,
     Preference,
@@ -24,6 +23,7 @@ from workers.data.snapshot import (
     read_preferences,
     refuse_soft_labels,
 )
+from workers.samples import known_pairs
 from workers.trainers.row_checks import MOST_KNOWN
 
 DAY_S = 86_400.0
