@@ -112,7 +112,7 @@ def repeated_config(left: RunOutputs, experiment: Experiment) -> dict[str, Any]:
             f"A {run.get_kind_display()} run has no small form.", code="no_minimal", field="run"
         )
     changed: dict[str, Any] = {}
-    small = {"minimal": True}
+    small: dict[str, Any] = {"minimal": True}
     if experiment.check == ONE_CHANGE and (steps := deciding_steps(run)) is not None:
         length = next(name for name in ("steps", "max_steps") if name in known)
         if steps > IN_SMALL[length]:

@@ -467,8 +467,9 @@ def assessed_precisions(model: Checkpoint) -> Collection[str]:
 def assessed_temperature(model: Checkpoint) -> float | None:
     """T at which the newest finished assessment of a reward model found its margins calibrated."""
     found = _assessed(model).get("temperature")
-    sound = isinstance(found, int | float) and isfinite(found) and found > 0
-    return float(found) if sound else None
+    if isinstance(found, int | float) and isfinite(found) and found > 0:
+        return float(found)
+    return None
 
 
 def _assessed(model: Checkpoint) -> Mapping[str, Any]:
