@@ -59,8 +59,8 @@ def fall_of(
     known = np.isfinite(value)
     n_now, n_before = int((known & new).sum()), int((known & ~new).sum())
     if min(n_now, n_before) < LEAST_ITEMS:
-        few = "small_slice" if n_now < LEAST_ITEMS else "small_rest"
-        return Fall(n_before, n_now, missing=reason(few))
+        few = reason("small_slice") if n_now < LEAST_ITEMS else reason("small_rest")
+        return Fall(n_before, n_now, missing=few)
     now, before = float(value[known & new].mean()), float(value[known & ~new].mean())
     gap = slice_gaps(value, new.astype(np.int64), n_slices=2, groups=groups, answers=answers)[1]
     if gap.p is None:

@@ -487,6 +487,7 @@ def test_the_same_model_answers_the_same_to_the_last_digit(watched: Case) -> Non
     assert set(first["figures"]) == {
         "score",
         "response_length",
+        "characters",
         "ended",
         "repetition",
         "distinct",
