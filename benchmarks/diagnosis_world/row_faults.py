@@ -163,69 +163,108 @@ _NO_END = (
     "{{ '[' + m['role'] + '] ' + m['content'] + ' [end] ' }}",
     "{{ '[' + m['role'] + '] ' + m['content'] + ' ' }}",
 )
+PAIR_KINDS, ROW_KINDS = ("dpo", "reward"), ("dpo", "sft", "reward")
+TRAINERS = {"dpo": PairTrainer, "sft": DemonstrationTrainer, "reward": RewardTrainer}
+
+
+def _rows(kind: str, sort: str) -> dict[str, str]:
+    return {"data": f"{'demos' if kind == 'sft' else 'pairs'}-{sort}"}
+
+
+def _of_data(kind: str) -> tuple[Fault, ...]:
+    """What may be wrong with the rows of any of these runs."""
+    cut = {"max_length": CUT} | ({"on_overlong": "truncate"} if kind == "reward" else {})
+    few = "few_rows" if kind == "sft" else "few_pairs"
+    return (
+        Fault(
+            "leaked",
+            "data",
+            "half of the held-out rows are training rows",
+            contract=True,
+            inputs=_rows(kind, "leaked"),
+            kind=kind,
+        ),
+        Fault(
+            few,
+            "data",
+            "a few rows, learned from forty times each",
+            inputs=_rows(kind, "few"),
+            kind=kind,
+        ),
+        Fault("cut", "data", "answers are cut in the middle", contract=True, config=cut, kind=kind),
+    )
+
+
+def _of_labels(kind: str) -> tuple[Fault, ...]:
+    return (
+        Fault(
+            "swapped_labels",
+            "data",
+            "every pair's sides are swapped",
+            inputs=_rows(kind, "swapped"),
+            kind=kind,
+        ),
+        Fault(
+            "random_labels",
+            "data",
+            "the winner of every pair is drawn by lot",
+            inputs=_rows(kind, "random"),
+            kind=kind,
+        ),
+        Fault(
+            "length_loving",
+            "data",
+            "people chose the longer answer",
+            contract=True,
+            inputs=_rows(kind, "long"),
+            kind=kind,
+        ),
+    )
+
+
+def _of_code(kind: str) -> tuple[Fault, ...]:
+    return (
+        Fault(
+            "lr_x100", "policy", "a hundred times the step size", config=_rate(kind, 100), kind=kind
+        ),
+        Fault(
+            "not_a_number",
+            "numerics",
+            "the loss is no number",
+            contract=True,
+            since=LATE_NUMBERS,
+            plant=not_a_number(TRAINERS[kind], from_step=LATE_NUMBERS),
+            kind=kind,
+        ),
+    )
+
+
+def _of_writers(kind: str, recipe: Any) -> tuple[Fault, ...]:
+    return (
+        Fault(
+            "template",
+            "data",
+            "answers are asked for in the name of the user",
+            contract=True,
+            plant=template(recipe, *_WRONG_PROMPT),
+            kind=kind,
+        ),
+        Fault(
+            "prompts_in_the_loss",
+            "policy",
+            "the loss covers the prompts",
+            contract=True,
+            plant=prompts_in_the_loss,
+            kind=kind,
+        ),
+    )
+
+
 ROW_FAULTS = (
-    # --- DPO ---
-    Fault(
-        "swapped_labels",
-        "data",
-        "every pair's sides are swapped",
-        inputs={"data": "pairs-swapped"},
-        kind="dpo",
-    ),
-    Fault(
-        "random_labels",
-        "data",
-        "the winner of every pair is drawn by lot",
-        inputs={"data": "pairs-random"},
-        kind="dpo",
-    ),
-    Fault(
-        "leaked",
-        "data",
-        "half of the held-out pairs are training pairs",
-        contract=True,
-        inputs={"data": "pairs-leaked"},
-        kind="dpo",
-    ),
-    Fault(
-        "few_pairs",
-        "data",
-        "forty-eight pairs, learned from forty times each",
-        inputs={"data": "pairs-few"},
-        kind="dpo",
-    ),
-    Fault(
-        "length_loving",
-        "data",
-        "people chose the longer answer",
-        contract=True,
-        inputs={"data": "pairs-long"},
-        kind="dpo",
-    ),
-    Fault(
-        "cut",
-        "data",
-        "answers are cut in the middle",
-        contract=True,
-        config={"max_length": CUT},
-        kind="dpo",
-    ),
-    Fault(
-        "template",
-        "data",
-        "answers are asked for in the name of the user",
-        contract=True,
-        plant=template(dpo_recipe, *_WRONG_PROMPT),
-        kind="dpo",
-    ),
-    Fault(
-        "prompts_in_the_loss",
-        "policy",
-        "the loss covers the prompts",
-        contract=True,
-        plant=prompts_in_the_loss,
-        kind="dpo",
-    ),
+    *(fault for kind in ROW_KINDS for fault in (*_of_data(kind), *_of_code(kind))),
+    *(fault for kind in PAIR_KINDS for fault in _of_labels(kind)),
+    *_of_writers("dpo", dpo_recipe),
+    *_of_writers("sft", sft_recipe),
     Fault(
         "reference_wrong",
         "policy",
@@ -251,42 +290,6 @@ ROW_FAULTS = (
     ),
     Fault("lr_x10", "policy", "ten times the step size", config=_rate("dpo", 10), kind="dpo"),
     Fault(
-        "lr_x100", "policy", "a hundred times the step size", config=_rate("dpo", 100), kind="dpo"
-    ),
-    Fault(
-        "not_a_number",
-        "numerics",
-        "the loss is no number",
-        contract=True,
-        since=LATE_NUMBERS,
-        plant=not_a_number(PairTrainer, from_step=LATE_NUMBERS),
-        kind="dpo",
-    ),
-    # --- SFT ---
-    Fault(
-        "leaked",
-        "data",
-        "half of the held-out rows are training rows",
-        contract=True,
-        inputs={"data": "demos-leaked"},
-        kind="sft",
-    ),
-    Fault(
-        "few_rows",
-        "data",
-        "sixty-four rows, learned from sixty times each",
-        inputs={"data": "demos-few"},
-        kind="sft",
-    ),
-    Fault(
-        "cut",
-        "data",
-        "answers are cut in the middle",
-        contract=True,
-        config={"max_length": CUT},
-        kind="sft",
-    ),
-    Fault(
         "no_end",
         "data",
         "the template ends no answer",
@@ -295,85 +298,11 @@ ROW_FAULTS = (
         kind="sft",
     ),
     Fault(
-        "template",
-        "data",
-        "answers are asked for in the name of the user",
-        contract=True,
-        plant=template(sft_recipe, *_WRONG_PROMPT),
-        kind="sft",
-    ),
-    Fault(
-        "prompts_in_the_loss",
-        "policy",
-        "the loss covers the prompts",
-        contract=True,
-        plant=prompts_in_the_loss,
-        kind="sft",
-    ),
-    Fault(
         "forgetting",
         "policy",
         "a model that knew the general rows learns others alone",
         inputs={"base": "sft", "data": "demos-other"},
         kind="sft",
-    ),
-    Fault(
-        "lr_x100", "policy", "a hundred times the step size", config=_rate("sft", 100), kind="sft"
-    ),
-    Fault(
-        "not_a_number",
-        "numerics",
-        "the loss is no number",
-        contract=True,
-        since=LATE_NUMBERS,
-        plant=not_a_number(DemonstrationTrainer, from_step=LATE_NUMBERS),
-        kind="sft",
-    ),
-    # --- reward models ---
-    Fault(
-        "swapped_labels",
-        "data",
-        "every pair's sides are swapped",
-        inputs={"data": "pairs-swapped"},
-        kind="reward",
-    ),
-    Fault(
-        "random_labels",
-        "data",
-        "the winner of every pair is drawn by lot",
-        inputs={"data": "pairs-random"},
-        kind="reward",
-    ),
-    Fault(
-        "leaked",
-        "data",
-        "half of the held-out pairs are training pairs",
-        contract=True,
-        inputs={"data": "pairs-leaked"},
-        kind="reward",
-    ),
-    Fault(
-        "few_pairs",
-        "data",
-        "forty-eight pairs, learned from forty times each",
-        inputs={"data": "pairs-few"},
-        kind="reward",
-    ),
-    Fault(
-        "cut",
-        "data",
-        "answers are cut in the middle",
-        contract=True,
-        config={"max_length": CUT, "on_overlong": "truncate"},
-        kind="reward",
-    ),
-    Fault(
-        "length_loving",
-        "data",
-        "people chose the longer answer",
-        contract=True,
-        inputs={"data": "pairs-long"},
-        kind="reward",
     ),
     Fault(
         "saturated",
@@ -398,22 +327,6 @@ ROW_FAULTS = (
         since=STEPS // 2 + 1,
         config={"members": 2, "max_steps": STEPS // 2},
         plant=same_members,
-        kind="reward",
-    ),
-    Fault(
-        "lr_x100",
-        "policy",
-        "a hundred times the step size",
-        config=_rate("reward", 100),
-        kind="reward",
-    ),
-    Fault(
-        "not_a_number",
-        "numerics",
-        "the loss is no number",
-        contract=True,
-        since=LATE_NUMBERS,
-        plant=not_a_number(RewardTrainer, from_step=LATE_NUMBERS),
         kind="reward",
     ),
 )
