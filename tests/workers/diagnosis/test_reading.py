@@ -11,6 +11,7 @@ from workers.diagnosis import reading as reading_rows
 from workers.diagnosis.__main__ import main
 from workers.diagnosis.names import ours
 from workers.diagnosis.reading import Read, ReadingError, masked_crc, read
+from workers.diagnosis.replay import diagnose
 
 # Written by the package tensorboard: six scalars over twelve steps, as plain values and as tensors
 # of every kind, a histogram and a text; grad_norm is NaN at step 7.
@@ -284,3 +285,20 @@ def test_the_command_refuses_what_it_cannot_read(
     assert main([str(file)]) == 2
     assert "Row 2" in capsys.readouterr().err
     assert main([str(tmp_path / "nothing.csv")]) == 2
+
+
+def test_a_dpo_run_of_trl_is_judged_by_what_it_logged_and_says_what_is_missing() -> None:
+    """Names as TRL's DPOTrainer writes them into trainer_state.json."""
+    history: list[dict[str, float]] = []
+    for step in range(1, 41):
+        row = {"step": step, "loss": 0.69 + 0.02 * step, "rewards/margins": 0.5 * step}
+        history.append(row | {"rewards/accuracies": 0.7, "logps/chosen": -80.0 - 3 * step})
+        if step % 5 == 0:
+            history.append({"step": step, "eval_logps/chosen": -80.0 - 3 * step})
+    found = read("trainer_state.json", json.dumps({"log_history": history}).encode())
+    named = ours(found.series, "dpo")
+    said = diagnose(named.series, kind="dpo")
+    rules = {one.rule for one in said.findings}
+    assert rules >= {"loss_over_start", "preference_saturated", "likelihood_displaced"}
+    missing = dict(said.unjudged)
+    assert "eval/log_ratio_size" in missing["The policy is far from its reference on the pairs"]
