@@ -248,8 +248,9 @@ def test_a_loss_that_jumps_halves_the_step_size_and_a_resumed_run_knows(
         whole, first, second = stop_and_resume(
             workshop, "sft", config, 5, prefix="adjusted_", **INPUTS["sft"]
         )
-    assert [(a["rule"], a["step"]) for a in whole.all("Alert")] == [("loss_jump", 3)]
-    assert "learning_rate × 0.5" in whole.all("Alert")[0]["message"]
+    said = [(a["rule"], a["step"]) for a in whole.all("Alert")]
+    assert said == [("loss_over_start", 3), ("loss_jump", 3)]
+    assert "learning_rate × 0.5" in whole.all("Alert")[-1]["message"]
     rates = whole.curve("learning_rate")
     assert [rates[step] for step in (1, 2, 3)] == [1e-3] * 3
     assert [rates[step] for step in (4, 5, 8)] == [5e-4] * 3
