@@ -144,7 +144,9 @@ def at_start(rule: Rule, memory: Memory, metrics: MetricValues, check: Check) ->
 
 def never_moves(rule: Rule, memory: Memory, metrics: MetricValues, check: Check) -> Reading | None:
     """The first metric is still 0 although the second says that the weights have moved."""
-    memory["moved"] = memory.get("moved", 0) + (metrics[rule.metrics[1]] > 0)
+    memory["moved"] = memory.get("moved", 0) + (
+        metrics[rule.metrics[1]] > rule.given.get("moved_over", 0.0)
+    )
     if memory["moved"] <= rule.given["after"]:
         return None
     value = abs(metrics[rule.metric])
