@@ -10,6 +10,7 @@ from django.utils import timezone
 from apps.accounts.models import AuditEvent, Project, User
 from apps.common.errors import DomainError, Missing
 from apps.monitoring.models import Incident
+from apps.monitoring.selectors.checks import IN_SMALL
 from apps.monitoring.services.alerting import incidents_sweep
 from apps.monitoring.services.checks import check_launch, check_results, experiment_states
 from apps.snapshots.models import Snapshot
@@ -19,6 +20,7 @@ from tests.training.conftest import FakeWire
 from tests.training.reports import report, saved
 from workers.contract import Alert, ArtifactSaved, Failed, Finished, Metrics, Opened, spec_from_json
 from workers.contract.events import Event, Fault
+from workers.preflight.minimal import MOST
 from workers.rules.experiments import EXPERIMENTS
 
 OPENED = Opened()
@@ -300,6 +302,10 @@ def test_a_change_runs_as_long_as_it_takes_to_decide_and_says_so_before(
     report(made, OPENED, Finished(step=30, summary={}))
     (state,) = check_results(run)
     assert (state.outcome, "In 30 steps" in state.words) == ("confirms", True)
+
+
+def test_what_is_small_is_what_the_trainer_makes_small() -> None:
+    assert {name: MOST[name] for name in IN_SMALL} == IN_SMALL
 
 
 def test_a_contract_that_holds_in_small_refutes(ppo: Callable[..., Run]) -> None:

@@ -107,7 +107,6 @@ def run(context: RunContext) -> dict[str, Any]:
         known = _ask_reference(context, settings, reference, pairs, tokenizer.pad_token_id)
         pairs = known.joined(pairs)
 
-    known_pairs = _known_pairs(context, start)
     reporter, probe = watchers(
         context,
         settings,
@@ -115,7 +114,11 @@ def run(context: RunContext) -> dict[str, Any]:
         [(row.prompt, row.chosen) for row in watched["held_out"]],
         learned=[row.chosen for row in splits[TRAIN]],
         beta=settings.beta,
-        pairs={TRAINED: pairs[TRAIN], HELD_OUT: pairs["held_out"], KNOWN: known_pairs},
+        pairs={
+            TRAINED: pairs[TRAIN],
+            HELD_OUT: pairs["held_out"],
+            KNOWN: _known_pairs(context, start),
+        },
         figures=figures,
     )
     trainer = PairTrainer(

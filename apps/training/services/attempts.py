@@ -175,7 +175,8 @@ def _last_good_checkpoint(run: Run) -> Checkpoint | None:
 
 
 def _spec(run: Run, resume: Checkpoint | None) -> JobSpec:
-    rows = RunInput.objects.filter(run=run).select_related("snapshot", "checkpoint", "artifact")
+    inputs = RunInput.objects.filter(run=run).select_related("snapshot", "checkpoint", "artifact")
+    rows = list(inputs.order_by("role"))
     return JobSpec(
         run=run.pk,
         attempt=run.attempt,
@@ -184,7 +185,7 @@ def _spec(run: Run, resume: Checkpoint | None) -> JobSpec:
         seed=run.seed,
         artifacts_url=settings.ARTIFACTS_URL,
         config=run.config,
-        inputs=tuple(_reference(row) for row in rows.order_by("role")),
+        inputs=tuple(_reference(row) for row in rows),
         queue=run.queue or wire.QUEUE_CPU,
         launcher=run.launcher,
         layout=run.layout,
