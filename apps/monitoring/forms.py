@@ -213,6 +213,13 @@ class TrafficForm(_Asking):
     worst_rating = forms.FloatField(
         label="Rated badly at or under", required=False, help_text="Empty: ratings decide nothing."
     )
+    least_logprob = forms.FloatField(
+        label="Uncertain under",
+        required=False,
+        max_value=0,
+        help_text="Mean log-probability of an answer's tokens (nats, such as -1.5), sent as "
+        "mean_logprob. Empty: it decides nothing.",
+    )
     fields_kept = forms.MultipleChoiceField(
         label="Kept beside the messages",
         required=False,

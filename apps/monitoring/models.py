@@ -359,6 +359,7 @@ class TrafficSetting(models.Model):
     )
     needs_consent = models.BooleanField(default=True)
     worst_rating = models.FloatField(null=True, blank=True, help_text="at most: rated badly")
+    least_logprob = models.FloatField(null=True, blank=True, help_text="under it: uncertain")
     fields = models.JSONField(default=list, help_text="kept beside the messages")
     keep_days = models.PositiveIntegerField(default=30)
 

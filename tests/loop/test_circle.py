@@ -32,12 +32,13 @@ def test_a_round_is_a_chain_of_runs_that_wait_for_each_other(
 ) -> None:
     runs = circle_start(project=project, data=data, user=emil, preset="demo", seed=3)
     models = {"reward": "reward", "judge": "judge"}
-    known = {"canaries": "Pairs for the judge", "reward_data": "Pairs"}
+    others = {"canaries": "Pairs for the judge"}
+    known = others | {"reward_data": "Pairs"}
     assert wires(runs) == {
         "sft": {"data": "Shown"},
-        "reward": {"data": "Pairs", "sft": "sft"},
+        "reward": {"data": "Pairs", "sft": "sft"} | others,
         "judge": {"data": "Pairs for the judge", "sft": "sft"},
-        "dpo": {"data": "Pairs", "sft": "sft"},
+        "dpo": {"data": "Pairs", "sft": "sft"} | others,
         "ppo": {"prompts": "Asked", "sft": "sft"} | models | known,
         "evaluate": {"prompts": "Asked", "policy": "ppo", "sft": "sft"} | models,
         "assess": {"data": "Pairs", "prompts": "Asked", "policy": "ppo", "sft": "sft"} | models,

@@ -34,7 +34,8 @@ SETTING = {
     "random_share": 0.0,
     "needs_consent": True,
     "worst_rating": 2.0,
-    "fields": ["rating"],
+    "least_logprob": -1.5,
+    "fields": ["rating", "mean_logprob"],
     "keep_days": 30,
 }
 PARTS = ("received", "no_consent", "unsampled", "duplicates", "nothing_found", "kept")
@@ -69,6 +70,26 @@ def test_a_badly_rated_one_is_in_the_inbox_with_its_reason(watch: Watch):
     assert "rated 1" in entry.reason
     assert watch.name in entry.reason
     assert entry.prompt == [{"role": "user", "content": "Question a"}]
+
+
+def test_what_the_model_was_uncertain_of_is_in_the_inbox_with_its_reason(watch: Watch):
+    counts = send(
+        watch,
+        said("sure", rating=5, mean_logprob=-0.3),
+        said("unsure", rating=5, mean_logprob=-2.25),
+        said("unknown", rating=5),
+    )
+    assert (counts["kept"], counts["uncertain"], counts["nothing_found"]) == (1, 1, 2)
+    [entry] = FlaggedAnswer.objects.all()
+    assert "the model was uncertain: -2.25 nats a token" in entry.reason
+
+
+@pytest.mark.parametrize("name", ["worst_rating", "least_logprob"])
+def test_a_limit_on_what_is_not_kept_is_refused(watch: Watch, emil: User, name: str):
+    asked = SETTING | {"worst_rating": None, "least_logprob": None, name: -1.0, "fields": []}
+    with pytest.raises(DomainError, match="kept beside the messages") as refused:
+        traffic_set(project=watch.project, watch_id=watch.pk, user=emil, **asked)
+    assert refused.value.field == name
 
 
 def test_a_blocked_phrase_is_in_the_inbox_with_its_reason(
@@ -184,6 +205,7 @@ def test_bad_rows_are_named_and_nothing_is_half_done(watch: Watch):
         (said("x") | {"id": ""}, "id"),
         (said("x", messages=[]), "messages"),
         (said("x", rating="good"), "rating"),
+        (said("x", mean_logprob=0.5), "mean_logprob"),
         (said("x", consent="yes"), "consent"),
     ]
     with pytest.raises(DomainError) as refused:
@@ -235,7 +257,7 @@ def test_only_staff_of_the_project_send_and_the_page_shows_sums(
     shown = client.get(url).content.decode()
     assert "kept: 50.0 %" in shown
     assert "Rated badly" in shown
-    form = SETTING | {"share": 2, "fields_kept": ["rating"]}
+    form = SETTING | {"share": 2, "fields_kept": SETTING["fields"]}
     del form["fields"]
     assert client.post(url, form).status_code == 422
     assert client.post(url, form | {"share": 0.25, "enabled": ""}).status_code == 302

@@ -19,11 +19,12 @@ PEOPLE = "people"  # of a project, and of no run
 class Alias:
     """What `source` calls a metric. Only a figure of the same definition is one: a figure under
     another would be judged by a limit that is not its own. `convert` where it counts otherwise:
-    "one less" (1 − x) or "size" (|x|)."""
+    "one less" (1 − x) or "size" (|x|). `kinds`: of what runs it is that."""
 
     source: str
     name: str
     convert: str = ""
+    kinds: frozenset[str] = frozenset({"ppo", "grpo"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +47,21 @@ class Metric:
         return self.name.partition("<")[0]
 
 
+def _openrlhf(name: str, *kinds: str) -> Alias:
+    """What its trainers of runs on rows log."""
+    return Alias("OpenRLHF", name, kinds=frozenset(kinds))
+
+
 METRICS = (
     # --- training ---
     Metric(
-        "loss", "Training loss", "nats", TRAINING, about="Mean since the last point.", leads=True
+        "loss",
+        "Training loss",
+        "nats",
+        TRAINING,
+        about="Mean since the last point.",
+        leads=True,
+        aliases=(_openrlhf("gpt_loss", "sft"),),
     ),
     Metric(
         "objective/scores",
@@ -164,7 +176,14 @@ METRICS = (
             Alias("OpenRLHF", "actor_grad_norm"),
         ),
     ),
-    Metric("accuracy", "Accuracy on training pairs", "share", TRAINING, leads=True),
+    Metric(
+        "accuracy",
+        "Accuracy on training pairs",
+        "share",
+        TRAINING,
+        leads=True,
+        aliases=(_openrlhf("acc_mean", "reward"), _openrlhf("acc", "reward")),
+    ),
     Metric("mean_token_accuracy", "Token accuracy", "share", TRAINING, leads=True),
     Metric(
         "learning_rate",
@@ -176,6 +195,8 @@ METRICS = (
             Alias("TRL PPO before 0.12", "ppo/learning_rate"),
             Alias("verl", "actor/lr"),
             Alias("OpenRLHF", "actor_lr"),
+            _openrlhf("lr", "sft", "reward", "dpo"),
+            Alias("verl", "lr", kinds=frozenset({"sft"})),
             Alias("CleanRL", "charts/learning_rate"),
         ),
     ),
@@ -197,9 +218,27 @@ METRICS = (
     ),
     Metric("margin", "Margin of chosen over rejected", "raw score", TRAINING),
     Metric("mean_reward", "Mean score", "raw score", TRAINING),
-    Metric("rewards/chosen", "Implicit reward of chosen", "nats × β", TRAINING),
-    Metric("rewards/rejected", "Implicit reward of rejected", "nats × β", TRAINING),
-    Metric("rewards/accuracies", "Pairs with a margin over 0", "share", TRAINING),
+    Metric(
+        "rewards/chosen",
+        "Implicit reward of chosen",
+        "nats × β",
+        TRAINING,
+        aliases=(_openrlhf("chosen_reward", "dpo"),),
+    ),
+    Metric(
+        "rewards/rejected",
+        "Implicit reward of rejected",
+        "nats × β",
+        TRAINING,
+        aliases=(_openrlhf("reject_reward", "dpo"),),
+    ),
+    Metric(
+        "rewards/accuracies",
+        "Pairs with a margin over 0",
+        "share",
+        TRAINING,
+        aliases=(_openrlhf("acc_mean", "dpo"), _openrlhf("acc", "dpo")),
+    ),
     Metric("logps/chosen", "Log-probability of chosen", "nats per sequence", TRAINING),
     Metric("logps/rejected", "Log-probability of rejected", "nats per sequence", TRAINING),
     Metric("logits/chosen", "Mean logit of chosen", "logits", TRAINING),
@@ -441,14 +480,33 @@ METRICS = (
         leads=True,
     ),
     Metric("eval/score", "Reward on fixed prompts", "raw score", EVALUATION, leads=True),
-    Metric("eval/loss", "Held-out loss", "nats", EVALUATION, leads=True),
-    Metric("eval/accuracy", "Held-out accuracy", "share", EVALUATION, leads=True),
+    Metric(
+        "eval/loss",
+        "Held-out loss",
+        "nats",
+        EVALUATION,
+        leads=True,
+        aliases=(
+            _openrlhf("eval/eval_loss", "reward", "dpo"),
+            _openrlhf("eval/eval gpt_loss", "sft"),
+            Alias("verl", "val/loss", kinds=frozenset({"sft"})),
+        ),
+    ),
+    Metric(
+        "eval/accuracy",
+        "Held-out accuracy",
+        "share",
+        EVALUATION,
+        leads=True,
+        aliases=(_openrlhf("eval/acc_mean", "reward"),),
+    ),
     Metric(
         "eval/rewards/accuracies",
         "Held-out pairs with a margin over 0",
         "share",
         EVALUATION,
         leads=True,
+        aliases=(_openrlhf("eval/acc_mean", "dpo"),),
     ),
     Metric(
         "eval/canary_accuracy",
@@ -525,7 +583,13 @@ METRICS = (
     Metric("eval/mean_token_accuracy", "Held-out token accuracy", "share", EVALUATION, leads=True),
     Metric("eval/entropy", "Held-out entropy", "nats per token", EVALUATION),
     Metric("eval/margin", "Held-out margin", "raw score", EVALUATION),
-    Metric("eval/mean_reward", "Held-out mean score", "raw score", EVALUATION),
+    Metric(
+        "eval/mean_reward",
+        "Held-out mean score",
+        "raw score",
+        EVALUATION,
+        aliases=(_openrlhf("eval/reward_mean", "reward"),),
+    ),
     Metric("report/<split>/accuracy", "Accuracy on a whole split", "share", EVALUATION),
     Metric(
         "report/<split>/length_only_accuracy",

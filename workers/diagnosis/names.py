@@ -38,17 +38,15 @@ def ours(series: Mapping[str, Sequence[Point]], kind: str) -> Named:
     plain = {_plain(name): name for name in series}
     found = {plain_name: list(series[theirs]) for plain_name, theirs in plain.items()}
     taken = {new: old for new, old in plain.items() if new != old}
-    if kind not in POLICIES:
-        return Named(dict(sorted(found.items())), taken)
     for metric in METRICS:
         for alias in metric.aliases:
-            if alias.name in plain and metric.name not in found:
+            if kind in alias.kinds and alias.name in plain and metric.name not in found:
                 found[metric.name] = _converted(found[alias.name], alias.convert)
                 taken[metric.name] = plain[alias.name]
                 if metric_of(alias.name) is None:
                     del found[alias.name]
                     taken.pop(alias.name, None)
-    for name in [one for one in found if _COMPONENT.match(one)]:
+    for name in [one for one in found if _COMPONENT.match(one)] if kind in POLICIES else ():
         part = _COMPONENT.match(name)
         new = f"reward/component/{part['name']}" if part else ""
         if part and part["name"] not in _KEPT_REWARDS and new not in found:

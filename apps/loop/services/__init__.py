@@ -112,13 +112,15 @@ def circle_start(
     body: dict[str, Input] = {"base": runs["encoder"]} if pretrained else {"sft": sft}
     judging = JUDGE_HEAD if pretrained else {}
     hard: dict[str, Input] = {"hard": data.hard} if data.hard else {}
-    launch("reward", "Reward model", {"data": data.preferences} | hard | body)
+    # Pairs that other people decided are asked about and never learned from: they tell swapped
+    # labels, and a reward that points the wrong way from one that the policy has outwitted.
+    others: dict[str, Input] = {"canaries": data.judge_preferences}
+    launch("reward", "Reward model", {"data": data.preferences} | hard | body | others)
     launch("judge", "Judge reward model", {"data": data.judge_preferences} | body, **judging)
-    launch("dpo", "DPO", {"data": data.policy_preferences or data.preferences, "sft": sft})
+    pairs = data.policy_preferences or data.preferences
+    launch("dpo", "DPO", {"data": pairs, "sft": sft} | others)
     models: dict[str, Input] = {"reward": runs["reward"], "judge": runs["judge"]}
-    # Pairs that other people decided tell a reward that points the wrong way from one that the
-    # policy has outwitted.
-    known = {"canaries": data.judge_preferences, "reward_data": data.preferences}
+    known: dict[str, Input] = others | {"reward_data": data.preferences}
     launch("ppo", "PPO", {"prompts": data.prompts, "sft": sft, **models, **known})
     policy: dict[str, Input] = {"prompts": data.prompts, "policy": runs["ppo"], "sft": sft}
     launch("evaluate", "Evaluate PPO against SFT", policy | models)

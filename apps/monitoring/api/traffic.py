@@ -21,6 +21,9 @@ class ConversationIn(Schema):
     at: datetime | None = None
     rating: Any = None
     latency_ms: Any = None
+    mean_logprob: Any = Field(
+        None, description="mean log-probability of the answer's tokens, in nats, from `logprobs`"
+    )
     outcome: Any = Field(None, description="a text of 200 characters at most")
 
 

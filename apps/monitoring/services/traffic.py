@@ -2,7 +2,8 @@
 
 Each that came is counted once: without consent, not sampled, a duplicate, nothing found, or kept.
 Nothing is written before consent was seen and personal data replaced; of the sender's id only its
-SHA-256 is kept. How uncertain a reward model is of an answer is not measured here.
+SHA-256 is kept. How uncertain the model was of its answer is what the sender says: the mean
+log-probability of the answer's tokens, which a server gives with `logprobs`.
 """
 
 from collections import Counter
@@ -40,12 +41,15 @@ MOST_ROWS, MOST_CHARACTERS, MOST_MESSAGES = 500, 2_000_000, 100
 LONGEST_ID, LONGEST_KEY, LONGEST_OUTCOME = 200, 80, 200
 COMPARED = 1000  # of the newest kept, with which near-duplicates are looked for
 KNOWN_PROMPTS = 2000  # of the newest prompts, which say what is usual
-FIELDS = ("rating", "latency_ms", "outcome")
+NUMBERS = ("rating", "latency_ms", "mean_logprob")
+FIELDS = (*NUMBERS, "outcome")
 RECEIVED, NO_CONSENT, UNSAMPLED = "received", "no_consent", "unsampled"
 DUPLICATES, NOTHING, KEPT, SCRUBBED = "duplicates", "nothing_found", "kept", "scrubbed"
-RATED, NOVEL, PHRASE, RANDOM = "rated_badly", "out_of_distribution", "blocked_phrase", "random"
+RATED, UNCERTAIN, NOVEL = "rated_badly", "uncertain", "out_of_distribution"
+PHRASE, RANDOM = "blocked_phrase", "random"
 REASONS = {
     RATED: "rated badly",
+    UNCERTAIN: "the model was uncertain",
     NOVEL: "out of distribution",
     PHRASE: "blocked phrase",
     RANDOM: "drawn at random",
@@ -92,6 +96,13 @@ def traffic_set(*, project: Project, watch_id: str, user: User, **values: Any) -
         raise DomainError("From 1 to 3,650 days.", code="bad_days", field="keep_days")
     if unknown := set(values["fields"]) - set(FIELDS):
         raise DomainError(f"Unknown: {', '.join(sorted(unknown))}.", code="bad", field="fields")
+    for name, field in (("worst_rating", "rating"), ("least_logprob", "mean_logprob")):
+        if values[name] is not None and field not in values["fields"]:
+            raise DomainError(
+                f"It decides nothing unless {field} is kept beside the messages.",
+                code="not_kept",
+                field=name,
+            )
     setting, _ = TrafficSetting.objects.update_or_create(watch=watch, defaults=values)
     audit_record(
         action="watch.traffic",
@@ -185,6 +196,9 @@ def _reasons(one: Conversation, setting: TrafficSetting, usual: Vocabulary) -> d
     rating = one.fields.get("rating")
     if rating is not None and setting.worst_rating is not None and rating <= setting.worst_rating:
         found[RATED] = f"rated {rating:g}"
+    sure = one.fields.get("mean_logprob")
+    if sure is not None and setting.least_logprob is not None and sure < setting.least_logprob:
+        found[UNCERTAIN] = f"the model was uncertain: {sure:.2f} nats a token"
     if usual.is_novel(one.asked):
         share = usual.unseen(one.asked) or 0.0
         found[NOVEL] = f"{100 * share:.0f} % of its words are in no prompt of the project"
@@ -261,9 +275,11 @@ def _fault(row: Mapping[str, Any]) -> tuple[str, str] | None:
             return "messages", "Each has a text as content."
     if messages[-1]["role"] != "assistant":
         return "messages", "The last one is the model's answer (assistant)."
-    for name in ("rating", "latency_ms"):
+    for name in NUMBERS:
         if row.get(name) is not None and not is_number(row[name]):
             return name, "A number."
+    if (row.get("mean_logprob") or 0) > 0:
+        return "mean_logprob", "A logarithm of a probability: at most 0."
     outcome = row.get("outcome")
     if outcome is not None and (not isinstance(outcome, str) or len(outcome) > LONGEST_OUTCOME):
         return "outcome", f"A text of at most {LONGEST_OUTCOME} characters."

@@ -753,8 +753,8 @@ class AsyncClient:
         self, project: str, watch: str, conversations: Sequence[Row], *, key: str = ""
     ) -> types.TrafficCounts:
         """Send up to 500 conversations of a monitored model: all are taken, or none. Each has id,
-        messages and consent; at, rating, latency_ms, outcome where known. A batch of the same key
-        is counted once."""
+        messages and consent; at, rating, latency_ms, mean_logprob, outcome where known. A batch of
+        the same key is counted once."""
         body = {"watch": watch, "key": key, "conversations": list(conversations)}
         return await self._transport.send(operations.traffic_send(project, body))
 

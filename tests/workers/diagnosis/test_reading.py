@@ -224,6 +224,25 @@ def test_figures_of_old_trl_verl_and_stable_baselines_get_our_names() -> None:
     assert renamed("ppo", train__entropy_loss=-1.5) == {"objective/entropy_per_token": 1.5}
 
 
+def test_figures_of_openrlhf_and_verl_runs_on_rows_get_our_names_by_kind() -> None:
+    assert renamed(
+        "dpo", chosen_reward=0.5, reject_reward=0.25, acc=0.75, eval__acc_mean=0.625
+    ) == {
+        "rewards/chosen": 0.5,
+        "rewards/rejected": 0.25,
+        "rewards/accuracies": 0.75,
+        "eval/rewards/accuracies": 0.625,
+    }
+    assert renamed("reward", acc_mean=0.75, eval__acc_mean=0.625, eval__reward_mean=0.125) == {
+        "accuracy": 0.75,
+        "eval/accuracy": 0.625,
+        "eval/mean_reward": 0.125,
+    }
+    assert renamed("sft", train__gpt_loss=2.0, train__lr=0.5) == {"loss": 2.0, "learning_rate": 0.5}
+    assert renamed("sft", val__loss=2.0) == {"eval/loss": 2.0}
+    assert renamed("dpo", val__loss=2.0) == {"val/loss": 2.0}
+
+
 def test_a_name_of_ours_in_the_file_is_never_overwritten() -> None:
     found = renamed("ppo", objective__scores=1.0, reward=2.0)
     assert found == {"objective/scores": 1.0, "reward": 2.0}
