@@ -187,7 +187,7 @@ def _of_data(kind: str) -> tuple[Fault, ...]:
         Fault(
             few,
             "data",
-            "a few rows, learned from forty times each",
+            "a few rows, learned from forty to eighty times each",
             inputs=_rows(kind, "few"),
             kind=kind,
         ),

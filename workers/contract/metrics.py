@@ -459,6 +459,14 @@ METRICS = (
     Metric(
         "data/longer_chosen_share", "Pairs whose chosen answer is the longer", "share", TRAINING
     ),
+    Metric("data/passes", "Planned passes over the rows", "", TRAINING),
+    Metric(
+        "learning_rate/to_weights",
+        "Learning rate over the weights",
+        "× their root mean square",
+        TRAINING,
+        about="At the start; a step of Adam moves each weight by about the learning rate.",
+    ),
     Metric("data/unended_share", "Training rows without an end token", "share", TRAINING),
     Metric(
         "data/template_mismatch_share",

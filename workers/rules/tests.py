@@ -21,6 +21,7 @@ JUMP_WINDOW, JUMP_LEAST = 50, 20
 BREAK_WINDOW, BREAK_LEAST = 30, 20
 FLAT_CHECKS = 20
 GAP_WINDOW = 20
+LEAST_KNOWN = 200  # pairs whose better answer is known: a standard error of 0.035 at most
 OTHER_INPUTS = "those runs had other inputs of the same sizes, so limits are {:g} times as wide"
 
 Memory = dict[str, Any]
@@ -190,15 +191,26 @@ def median_of_first(
 
 
 def chance(rule: Rule, memory: Memory, metrics: MetricValues, check: Check) -> Reading | None:
-    """The median of the last `window` checks of the first metric, while that of the second is over
-    `known_over`."""
-    window = rule.given["window"]
-    held_out = _remember(memory, "held_out", metrics[rule.metric], window)
-    known = _remember(memory, "known", metrics[rule.metrics[1]], window)
-    if len(held_out) < window:
+    """The median of the last `window` checks of the accuracy on held-out pairs. With at least
+    `LEAST_KNOWN` known pairs it is the mean of both, while a policy has `moved` and not `strayed`
+    from its reference (nats per token); without them the limit is `alone`, while the accuracy on
+    its own pairs, the second metric, is over `own_over`."""
+    window, held_out = rule.given["window"], metrics[rule.metric]
+    if metrics.get("eval/canary_pairs", 0.0) >= LEAST_KNOWN:
+        known = metrics["eval/canary_accuracy"]
+        moved, strayed = rule.given.get("moved", -math.inf), rule.given.get("strayed", math.inf)
+        if not moved < metrics.get("eval/log_ratio_size", 0.0) <= strayed:
+            return None
+        both = _remember(memory, "both", (held_out + known) / 2, window)
+        if len(both) < window:
+            return None
+        return against(rule, median(both), held_out_pairs=held_out, known_pairs=known)
+    alone = _remember(memory, "held_out", held_out, window)
+    own = _remember(memory, "own", metrics[rule.metrics[1]], window)
+    if len(alone) < window:
         return None
-    reading = against(rule, median(held_out), accuracy_on_its_own=median(known))
-    return _matters(reading, median(known) > rule.given["known_over"])
+    reading = against(rule, median(alone), rule.given["alone"], accuracy_on_its_own=median(own))
+    return _matters(reading, median(own) > rule.given["own_over"])
 
 
 def burst(rule: Rule, memory: Memory, metrics: MetricValues, check: Check) -> Reading | None:
@@ -308,8 +320,8 @@ def rise(rule: Rule, memory: Memory, metrics: MetricValues, check: Check) -> Rea
 
 
 def fall(rule: Rule, memory: Memory, metrics: MetricValues, check: Check) -> Reading | None:
-    """The share of a held-out score's gain that is lost, by `errors` standard errors at least,
-    while the optimised score rises."""
+    """The share of a held-out score's gain that is lost, by `errors` standard errors and by
+    `effect` at least, while the optimised score rises."""
     held_out, optimised = memory.setdefault("held_out", []), memory.setdefault("optimised", [])
     held_out.append(metrics[rule.metric])
     optimised.append(metrics[rule.metrics[1]])
@@ -325,7 +337,8 @@ def fall(rule: Rule, memory: Memory, metrics: MetricValues, check: Check) -> Rea
         reward_at_best=found.optimised_at_best,
         reward_now=found.optimised_now,
     )
-    crossed = reading.crossed and found.beyond_noise and found.optimised_rises
+    matters = found.best - found.now >= rule.given.get("effect", 0.0)
+    crossed = reading.crossed and found.beyond_noise and found.optimised_rises and matters
     return replace(reading, crossed=crossed, clear=not crossed)
 
 

@@ -25,7 +25,8 @@ _TESTS = {
     "departs": "the distance from {exactly}",
     "unimitated": "the ratio either way, while a loss is under {share} of its first value",
     "median_of_first": "the median of {window} checks over the first value",
-    "chance": "the median of {window} checks, while that of another is over {known_over}",
+    "chance": "the median of {window} checks of its mean with that of known pairs; without these "
+    "under {alone}, with the own pairs' over {own_over}",
     "floor": "the metric, against the higher of the limit and {share} of its first value",
     "together": "each metric over its own limit",
     "changed": "any change from the first value",

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import transformers
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 from transformers import (
     PrinterCallback,
     TrainerCallback,
@@ -248,6 +249,22 @@ class Reporter(TrainerCallback):
         return self.context.stopped != "cancel"
 
 
+def planned(trainer: Any) -> dict[str, float]:
+    """How often a training is to pass over its rows, and its learning rate over the root mean
+    square of the weights that it trains: vectors, such as norms and biases, are not counted."""
+    args, rows = trainer.args, len(trainer.train_dataset)
+    a_pass = max(1, rows / (args.train_batch_size * args.world_size))
+    passes = args.max_steps / a_pass if args.max_steps > 0 else args.num_train_epochs
+    found = {"data/passes": float(passes)}
+    weights = [p.detach() for p in trainer.model.parameters() if p.requires_grad and p.dim() > 1]
+    weights = [p.to_local() if isinstance(p, DTensor) else p for p in weights]
+    squares = sum(float(p.float().square().sum()) for p in weights)
+    if squares > 0:
+        size = math.sqrt(squares / sum(p.numel() for p in weights))
+        found["learning_rate/to_weights"] = args.learning_rate / size
+    return found
+
+
 def reported(logs: Mapping[str, Any]) -> dict[str, float]:
     """The library's flat names under our prefixes (eval_loss → eval/loss), numbers only."""
     held_out = any(name.startswith("eval_") for name in logs)
@@ -333,6 +350,8 @@ def train_from(context: RunContext, trainer: Any, resume: Path | None, *, offset
         if (bins := state_of(resume) / HISTOGRAMS_FILE).is_file():
             reporter.histograms.restore(json.loads(bins.read_text()))
     elif trainer.eval_dataset is not None:
+        if reporter.rows:
+            reporter.rows |= planned(trainer)
         trainer.evaluate()  # the curve starts before the first step
     if reporter.stop is None:
         trainer.train()

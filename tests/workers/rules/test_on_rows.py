@@ -18,6 +18,8 @@ BEFORE = {
     "data/unended_share": 0.0,
     "data/template_mismatch_share": 0.0,
     "data/longer_chosen_share": 0.6,
+    "data/passes": 3.0,
+    "learning_rate/to_weights": 0.1,
 }
 OF_ANSWERS = {
     "response/length_to_rows": (1.1, 1.0),
@@ -29,7 +31,11 @@ OF_ANSWERS = {
     "behaviour/copied_share/reference": (0.01, 0.01),
     "eval/general_loss": (2.0, 2.05),
 }
-PAIRS = {"eval/trained_accuracy": (0.5, 0.8), "eval/canary_accuracy": (0.5, 0.8)}
+PAIRS = {
+    "eval/trained_accuracy": (0.5, 0.8),
+    "eval/canary_accuracy": (0.5, 0.8),
+    "eval/canary_pairs": (64.0, 64.0),
+}
 # What a figure is before the first step and at the end of a healthy run.
 HEALTHY: Mapping[str, Mapping[str, tuple[float, float]]] = {
     "sft": OF_ANSWERS | {"eval/loss": (3.0, 2.0), "eval/trained_loss": (3.0, 1.9)},
@@ -41,6 +47,7 @@ HEALTHY: Mapping[str, Mapping[str, tuple[float, float]]] = {
         "eval/rewards/margins": (0.0, 1.2),
         "eval/logps/chosen": (-80.0, -84.0),
         "eval/log_ratio_size": (0.0, 0.4),
+        "objective/kl_per_token": (0.0, 0.3),
         "eval/longer_excess": (0.0, 0.05),
     },
     "reward": PAIRS
@@ -123,6 +130,22 @@ FAULTS = [
         "reward",
         {"eval/accuracy": (0.5, 0.51), "eval/trained_accuracy": (0.5, 0.6)},
     ),
+    (
+        "nothing_true_learned",
+        "dpo",
+        {"eval/rewards/accuracies": (0.5, 0.53), "eval/canary_accuracy": (0.5, 0.49)}
+        | {"eval/canary_pairs": (256.0, 256.0), "eval/trained_accuracy": (0.5, 0.52)},
+    ),
+    (
+        "nothing_true_learned",
+        "reward",
+        {"eval/accuracy": (0.5, 0.55), "eval/canary_accuracy": (0.5, 0.49)}
+        | {"eval/canary_pairs": (256.0, 256.0)},
+    ),
+    ("rows_repeated", "dpo", {"data/passes": (30.0, 0)}),
+    ("rate_over_weights", "sft", {"learning_rate/to_weights": (6.0, 0)}),
+    ("scores_too_large", "reward", {"eval/loss": (5.0, 0.6)}),
+    ("answers_far_from_reference", "dpo", {"objective/kl_per_token": (0.0, 1.2)}),
     ("length_exaggerated", "reward", {"eval/longer_excess": (0.0, 0.7)}),
     ("over_confident", "reward", {"eval/temperature": (1.0, 6.0)}),
     ("margins_saturated", "reward", {"eval/margin_size": (0.1, 30.0)}),
