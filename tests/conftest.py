@@ -1,10 +1,10 @@
 """Fixtures of the whole suite. The servers come from `tests.servers`, loaded earlier."""
 
+import contextlib
 from collections.abc import Generator
 from typing import Any
 
 import pytest
-from django.core.management import CommandError
 from django.db import OperationalError, connection
 from django.test import TransactionTestCase
 from hypothesis import settings
@@ -12,7 +12,7 @@ from pytest_django import DjangoDbBlocker
 from xdist.scheduler import LoadScopeScheduling
 
 from apps.common.embedded.postgres import APPLICATION, ROLES_SQL, SUPERUSER
-from tests.database import as_superuser
+from tests.database import as_superuser, tables_empty
 
 pytest_plugins = ["tests.people"]
 
@@ -74,17 +74,13 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
 def _patient_flush() -> Generator[None]:
     """Emptying the tables after a test may meet a worker that still writes, and PostgreSQL ends
     one of two that wait for each other. What is left then would fail the next test."""
-    empty = TransactionTestCase._fixture_teardown
 
     def again(case: TransactionTestCase) -> None:
         with as_superuser():
             for _ in range(4):
-                try:
-                    return empty(case)
-                except CommandError as error:
-                    if not isinstance(error.__cause__, OperationalError):
-                        raise
-            return empty(case)
+                with contextlib.suppress(OperationalError):
+                    return tables_empty()
+            return tables_empty()
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_teardown", again)

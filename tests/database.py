@@ -19,6 +19,29 @@ def as_superuser() -> Generator[None]:
             cursor.execute("set session_replication_role = default; reset role")
 
 
+KEPT = ("django_migrations", "django_content_type", "auth_permission", "django_site")
+
+
+def tables_empty() -> None:
+    """Every row that a test left; as superuser. Django's own way truncates all tables and writes
+    permissions again, which takes ten times as long as to delete from the few that have rows."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "select quote_ident(tablename) from pg_tables where schemaname = 'public' "
+            "and tablename <> all(%s)",
+            [list(KEPT)],
+        )
+        tables = [name for (name,) in cursor.fetchall()]
+        cursor.execute(
+            " union all ".join(
+                f"select '{name}' where exists (select 1 from {name})" for name in tables
+            )
+        )
+        used = [name for (name,) in cursor.fetchall()]
+        if used:
+            cursor.execute("; ".join(f"delete from {name}" for name in used))
+
+
 class Rows(NamedTuple):
     """Rows of one table as text."""
 
