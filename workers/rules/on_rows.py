@@ -177,9 +177,11 @@ ROWS_REWARD = (
         **of("reward", REWARD),
         **over(2.5, "× the calibrated temperature", "eval/temperature"),
         patience=(2, 3),
+        grace=2,
         **explains("fewer_passes", PROBE),
         page="over-confident-reward",
-        source="Guo et al. 2017: the temperature that minimises the held-out log-loss.",
+        source="Guo et al. 2017: the temperature that minimises the held-out log-loss. The "
+        "evaluation before the first step and the next one say nothing yet.",
     ),
     Rule(
         name="margins_saturated",
