@@ -228,6 +228,15 @@ def _in_its_unit(trait: str, value: float) -> str:
 Facts = list[tuple[str, Any]]
 
 
+def words(name: str) -> str:
+    """A key of a summary in words; the file that it comes from keeps the key."""
+    return SUMMARY.get(name) or name.replace("_", " ").capitalize()
+
+
+def _in_words(rows: Facts) -> Facts:
+    return [(words(name), value) for name, value in rows]
+
+
 def facts(values: dict[str, Any]) -> Facts:
     """(name, value) of plain values; nested ones under joined names."""
     found: Facts = []
@@ -241,6 +250,23 @@ def facts(values: dict[str, Any]) -> Facts:
     return found
 
 
+SUMMARY = {
+    "kl": "KL to the reference, nats per answer",
+    "step": "Last step",
+    "max_length": "Longest input, tokens",
+    "train_rows": "Training rows",
+    "dropped_rows": "Rows left out",
+    "truncated_share": "Share of rows cut",
+    "held_out_margin": "Held-out margin, nats × β",
+    "held_out_accuracy": "Held-out accuracy",
+    "reference_sha256": "Hash of the reference’s weights",
+    "gap": "Training against held out",
+    "stopped_at": "Where it stopped",
+    "overfit": "Overfitted",
+    "threshold": "Largest gap allowed",
+    "train_minus_held_out": "Training minus held-out accuracy",
+    "weights_of_step": "Step of the kept weights",
+}
 _READ = {
     "registered_as": "Registered as",
     "model": "Read from",
@@ -300,8 +326,12 @@ def summary_parts(summary: dict[str, Any], skip: frozenset[str] = frozenset()) -
     groups = {name: value for name, value in kept.items() if isinstance(value, dict) and value}
     measured = {n: g for n, g in groups.items() if all(_is_interval(v) for v in g.values())}
     return RunSummary(
-        plain=facts({name: value for name, value in kept.items() if name not in groups}),
-        groups=[(name, facts(value)) for name, value in groups.items() if name not in measured],
+        plain=_in_words(facts({name: value for name, value in kept.items() if name not in groups})),
+        groups=[
+            (words(name), _in_words(facts(value)))
+            for name, value in groups.items()
+            if name not in measured
+        ],
         tables=[_table(name, value) for name, value in measured.items()],
         change=change,
     )

@@ -35,6 +35,25 @@
     else asked[elt.id] = performance.now();
   });
 
+  // --- how long ago the trainer was heard grows while nothing comes
+
+  const QUIET_S = 15;
+  let shownAt = performance.now();
+  let shownHead = head();
+  setInterval(() => {
+    if (head() !== shownHead) {
+      shownHead = head();
+      shownAt = performance.now();
+    }
+    const line = shownHead?.querySelector("[data-age]");
+    const n = Math.floor(Number(line?.dataset.age) + (performance.now() - shownAt) / 1000);
+    if (!line || n < QUIET_S) return;
+    const minutes = Math.floor(n / 60);
+    line.querySelector("time").textContent = minutes
+      ? interpolate(gettext("%(n)s min ago"), { n: minutes }, true)
+      : interpolate(gettext("%(n)s s ago"), { n }, true);
+  }, 1000);
+
   // --- the stream
 
   const take = ({ poll, spread }) => {

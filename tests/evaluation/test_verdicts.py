@@ -295,6 +295,16 @@ def test_without_a_baseline_there_is_no_pair(run: Run, rita: User) -> None:
     assert not Verdict.objects.exists()
 
 
+@pytest.mark.parametrize("kind", ["reward", "sft"])
+def test_answers_of_the_data_are_no_baseline(project: Project, rita: User, kind: str) -> None:
+    """A reward run shows a pair of the data, an SFT run the answer that it learned from."""
+    shown = run_make(project, kind=kind, state="finished")
+    with pytest.raises(Conflict) as refused:
+        sample_judge(sample=sample_make(shown), value="labeling", user=rita)
+    assert refused.value.code == "no_baseline"
+    assert Comparison.objects.count() == 0
+
+
 def test_a_verdict_is_no_vote(project: Project, run: Run, rita: User, ana: User) -> None:
     """Nothing that datasets and agreement are made of changes."""
     LabelingSettings.objects.update_or_create(project=project)

@@ -27,7 +27,7 @@ from apps.training.models import MetricBlock, Run
 from apps.training.selectors import metric_series
 from apps.training.services import metrics_store
 from tests.monitoring.probed import Curves, from_step, healthy, ppo_run
-from tests.web.world import event_add, run_make
+from tests.web.world import event_add, metrics_add, run_make
 from workers.rules.diagnosis import Finding
 from workers.rules.experiments import EXPERIMENTS
 
@@ -74,7 +74,7 @@ def test_emil_reads_what_broke_first_and_what_followed(
     assert [one.number for one in view.chain] == list(range(1, 10))
     text = page.content.decode()
     assert "Next checks" in text
-    assert "reward/length_correlation" in text  # drawn
+    assert "Correlation of reward and length" in text  # drawn
     assert "/playbook/answers-longer/?run=" in text
 
 
@@ -87,7 +87,18 @@ def test_a_healthy_run_is_said_to_be_one_with_what_was_looked_at(
     assert "80 steps, 1 to 80" in view.basis
     text = page.content.decode()
     assert "detectors without data" in text
-    assert "<code>eval/canary_accuracy</code>" in text
+    assert "Accuracy on canary pairs" in text
+
+
+def test_a_stage_that_no_rule_judges_says_so(
+    emil: User, project: Project, signed_in: SignIn
+) -> None:
+    found = run_make(project, kind="dpo", state="finished")
+    metrics_add(found, 1, [1, 2, 3], **{"rewards/margins": [0.1, 0.2, 0.3]})
+    page = signed_in(emil).get(address(found), **HTMX)
+    why = {one.stage: one.why for one in page.context["view"].chain}
+    assert (why["critic"], why["policy"]) == ("no rule for this kind of run", "")
+    assert "no rule for this kind of run" in page.content.decode()
 
 
 def test_a_run_without_figures_says_that_there_is_nothing_yet(

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from datetime import timedelta
 
 import pytest
 from django.utils import timezone
@@ -104,6 +105,16 @@ def test_a_live_page_polls_and_answers_204_when_nothing_is_new(emil, signed_in, 
     assert "<html" not in news
 
 
+def test_a_sign_of_life_without_news_moves_when_it_was_last_seen(emil, signed_in, run):
+    Run.objects.update(heard_at=timezone.now() - timedelta(seconds=50))
+    client = signed_in(emil)
+    first = client.get(address(run))
+    assert 'data-age="50"' in first.content.decode()
+    Run.objects.update(heard_at=timezone.now())
+    again = client.get(address(run, f"?seen={first.context['seen']}"), headers=HTMX)
+    assert "last seen" in again.content.decode()
+
+
 def test_lines_of_the_trainers_output_are_told_from_those_about_the_run(emil, signed_in, run):
     event_add(run, 1, "Log", {"lines": ["about it"], "level": "info"})
     event_add(run, 2, "Log", {"lines": ["UserWarning: <b>"], "level": "output"})
@@ -199,6 +210,32 @@ def test_what_a_model_says_is_shown_as_text_and_never_as_markup(emil, signed_in,
     assert ">not a number</strong>" in text
     low = signed_in(emil).get(address(run, "?tab=samples&bucket=low")).content.decode()
     assert "alert(1)" not in low
+
+
+@pytest.mark.parametrize(
+    ("kind", "parts", "words"),
+    [
+        ("ppo", {}, ("this model", "SFT model", "reward")),
+        ("dpo", {"implicit_reward": 0.5}, ("this model", "reference model", "implicit reward")),
+        ("sft", {"row_logprob_per_token": 0.5}, ("this model", "answer in the data", "mean log-")),
+        ("reward", {"margin": 0.5}, ("chosen answer", "rejected answer", "score of the chosen")),
+    ],
+)
+def test_a_sample_says_whose_answers_it_shows(project, emil, signed_in, kind, parts, words):
+    own = run_make(project, kind=kind, state="finished")
+    texts = {"prompt": [{"role": "user", "content": "Why?"}], "response": "So.", "baseline": "No."}
+    Sample.objects.create(
+        run=own, attempt=1, seq=1, step=1, bucket="high", reward=0.5, parts=parts, **texts
+    )
+    [shown] = signed_in(emil).get(address(own, "?tab=samples")).context["samples"]
+    assert (shown.said_by, shown.baseline_by) == words[:2]
+    assert shown.metrics[0][0].startswith(words[2])
+
+
+def test_the_configuration_says_what_each_setting_does(project, emil, signed_in):
+    own = run_make(project, kind="sft", config={"preset": "demo"})
+    text = signed_in(emil).get(address(own, "?tab=config")).content.decode()
+    assert "Longest sequence, prompt and response together" in text
 
 
 def test_two_configurations_are_compared_field_by_field(project, emil, signed_in, run):

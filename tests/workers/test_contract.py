@@ -231,9 +231,9 @@ def test_a_recipe_that_reports_an_unregistered_metric_fails_its_test(name):
         Outcome([event])
 
 
-def test_one_of_several_goes_by_its_own_name_in_the_unit_of_all():
+def test_one_of_several_says_which_it_is_in_the_unit_of_all():
     component = metric_of("reward/component/helpful")
-    assert (component.title, component.unit) == ("reward/component/helpful", "raw score")
+    assert (component.title, component.unit) == ("Reward by component: helpful", "raw score")
     of_reference = metric_of("behaviour/phrase/good-dog/reference")
     assert of_reference.name == "behaviour/phrase/<phrase>/reference"
     assert metric_or_own("somebody/elses").title == "somebody/elses"

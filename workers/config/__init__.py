@@ -140,7 +140,7 @@ def recipe_config(kind: str, config: Mapping[str, Any]) -> dict[str, Any]:
 # Named starting points for each kind.
 #
 # `demo` is the circle on two processor cores in minutes: a model of 1.3 M parameters that reads
-# 128 tokens. It proves the machinery on real votes and is no recipe for a good model: its step
+# 320 tokens. It proves the machinery on real votes and is no recipe for a good model: its step
 # sizes are ten to a hundred times those for a pretrained one. `real` is the same circle on the
 # models of `make models`, in at most two hours. What they reach is in docs/log.md.
 
@@ -154,10 +154,10 @@ PRESETS: dict[str, dict[str, dict[str, object]]] = {
             "batch_size": 16,
             "epochs": 7,
             "max_seconds": 140,
-            "max_length": 128,
+            "max_length": 320,
             "overlong": "truncate",
             "base_vocabulary": 4096,
-            "base_context": 128,
+            "base_context": 320,
             "log_every": 20,
             "eval_every": 100,
             "save_every": 200,
@@ -218,7 +218,7 @@ PRESETS: dict[str, dict[str, dict[str, object]]] = {
             "batch_size": 32,
             "epochs": 1.5,
             "max_seconds": 50,
-            "max_length": 128,
+            "max_length": 320,
             "log_every": 5,
             "eval_every": 20,
             "save_every": 20,
@@ -287,7 +287,7 @@ PRESETS: dict[str, dict[str, dict[str, object]]] = {
             "batch_size": 16,
             "epochs": 1,
             "max_seconds": 50,
-            "max_length": 128,
+            "max_length": 320,
             "log_every": 5,
             "eval_every": 20,
             "save_every": 20,
@@ -372,7 +372,7 @@ PRESETS: dict[str, dict[str, dict[str, object]]] = {
             "batch_size": 16,
             "epochs": 1,
             "max_seconds": 50,
-            "max_length": 128,
+            "max_length": 320,
             "log_every": 5,
             "eval_every": 20,
             "save_every": 20,
@@ -691,7 +691,7 @@ PURPOSES: dict[str, dict[str, str]] = {
     "sft": {
         "real": "Adapters on SmolLM2-135M-Instruct (make models), sized for two cores.",
         "demo": "The circle on two processor cores in minutes: a model of 1.3 M parameters that "
-        "reads 128 tokens. Proves the machinery; no recipe for a good model.",
+        "reads 320 tokens. Proves the machinery; no recipe for a good model.",
         "pretrained": "All weights of a pretrained model, up to about 1 B parameters on one GPU: "
         "two passes.",
         "lora": "Adapters on a model that does not fit with its optimizer, 1–8 B parameters.",

@@ -857,19 +857,22 @@ METRICS = (
 
 _BY_NAME = {metric.name: metric for metric in METRICS}
 _PATTERNS = [
-    (re.compile(re.sub(r"<\w+>", r"[^<>]+", re.escape(metric.name))), metric)
+    (re.compile(re.sub(r"<\w+>", r"([^<>]+)", re.escape(metric.name))), metric)
     for metric in METRICS
     if "<" in metric.name
 ]
 
 
 def metric_of(name: str) -> Metric | None:
-    """The metric of that name; one of several that share an entry goes by its own name. None where
-    it is not registered."""
+    """The metric of that name; of several that share an entry the title says which it is
+    ("Accuracy on a whole split: dev"). None where it is not registered."""
     if found := _BY_NAME.get(name):
         return found
-    shared = [metric for pattern, metric in _PATTERNS if pattern.fullmatch(name)]
-    return replace(max(shared, key=lambda metric: len(metric.name)), title=name) if shared else None
+    shared = [(metric, hit[1]) for pattern, metric in _PATTERNS if (hit := pattern.fullmatch(name))]
+    if not shared:
+        return None
+    metric, which = max(shared, key=lambda one: len(one[0].name))
+    return replace(metric, title=f"{metric.title}: {which}")
 
 
 def metric_or_own(name: str) -> Metric:

@@ -7,7 +7,7 @@ from typing import Any
 from django import template
 from django.templatetags.static import static
 from django.utils import dateformat, timezone
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext, ngettext_lazy
 
@@ -87,6 +87,30 @@ def ago(at: datetime | None) -> SafeString | str:
         at.isoformat(),
         f"{at:%Y-%m-%d %H:%M:%S %Z}",
         words,
+    )
+
+
+@register.filter
+def age(at: datetime | None) -> int | str:
+    """Whole seconds since then."""
+    return "" if at is None else max(0, int((timezone.now() - at).total_seconds()))
+
+
+@register.filter
+def codes(text: str) -> SafeString:
+    """Escaped, with what stands between backticks as code; HTML as it is."""
+    if isinstance(text, SafeString):
+        return text
+    parts = str(text).split("`")
+    if len(parts) % 2 == 0:
+        return format_html("{}", text)
+    return format_html_join(
+        "",
+        "{}",
+        (
+            (format_html("<code>{}</code>", part) if i % 2 else part,)
+            for i, part in enumerate(parts)
+        ),
     )
 
 

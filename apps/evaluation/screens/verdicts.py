@@ -134,7 +134,7 @@ def entry_shown(flagged: FlaggedAnswer, user: Any) -> Entry:
     pair, beside = sent_pairs(own), baseline_answers(flagged.run, own)
     return Entry(
         flagged=flagged,
-        answer=sample_shown(Kept(flagged.step, sample, review)),
+        answer=sample_shown(Kept(flagged.step, sample, review), flagged.run.kind),
         given=given_shown(verdicts_of_flagged([flagged])[flagged.pk], user),
         choices=choices(may_label=bool(beside)),
         pair_url=_pair_url(flagged.run.project.slug, next(iter(pair.values()), None)),

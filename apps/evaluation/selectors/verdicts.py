@@ -22,6 +22,7 @@ TONES = {
     Value.WRONG_REWARD: "warn",
     Value.LABELING: "accent",
 }
+OF_THE_DATA = frozenset({Run.Kind.REWARD, Run.Kind.SFT})  # beside what stands an answer of it
 AGAINST = frozenset({Value.BAD, Value.UNSAFE, Value.WRONG_REWARD})  # not what one would reward
 
 
@@ -105,8 +106,10 @@ def tally_of(project: Project) -> Tally:
 def baseline_answers(run: Run, samples: Iterable[Sample]) -> dict[int, str]:
     """{sample: the baseline's answer to its prompt} of samples of one run, where there is one: its
     own, else one that the same baseline gave in another run of the project or that lies among the
-    answers people compare."""
+    answers people compare. None of a run that shows answers of the data."""
     samples = list(samples)
+    if run.kind in OF_THE_DATA:
+        return {}
     found = {one.pk: one.baseline for one in samples if one.baseline.strip()}
     keys = {one.pk: prompt_key(one.prompt) for one in samples if one.pk not in found}
     wanted = {pk: key for pk, key in keys.items() if key}
@@ -140,6 +143,7 @@ def _given_before(
     }
     runs = RunInput.objects.filter(role="sft", checkpoint=model).values("run")
     rows = Sample.objects.filter(run__in=runs, run__project=project, prompt__in=prompts)
+    rows = rows.exclude(run__kind__in=OF_THE_DATA)
     for prompt, answer in rows.exclude(baseline="").values_list("prompt", "baseline"):
         known[prompt_key(prompt)] = answer
     return {key: answer for key, answer in known.items() if answer.strip()}

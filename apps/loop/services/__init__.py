@@ -118,7 +118,8 @@ def circle_start(
     launch("reward", "Reward model", {"data": data.preferences} | hard | body | others)
     launch("judge", "Judge reward model", {"data": data.judge_preferences} | body, **judging)
     pairs = data.policy_preferences or data.preferences
-    launch("dpo", "DPO", {"data": pairs, "sft": sft} | others)
+    tuned: dict[str, Input] = {"data": pairs, "sft": sft}
+    launch("dpo", "DPO", tuned | others)
     models: dict[str, Input] = {"reward": runs["reward"], "judge": runs["judge"]}
     known: dict[str, Input] = others | {"reward_data": data.preferences}
     launch("ppo", "PPO", {"prompts": data.prompts, "sft": sft, **models, **known})

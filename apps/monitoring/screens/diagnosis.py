@@ -1,6 +1,6 @@
 """The Diagnosis tab in words: the chain, the verdict, the evidence. No queries."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from django.urls import reverse
@@ -13,6 +13,7 @@ from apps.monitoring.selectors.diagnosis import Diagnosed
 from apps.monitoring.stages import STAGE_NAMES
 from apps.training.models import Run
 from apps.training.screens.charts import samples_near
+from workers.contract.metrics import metric_or_own
 from workers.rules.choices import diagnosing_rules
 from workers.rules.diagnosis import CONSEQUENCE, FIRST, OK, UNKNOWN, Finding, Verdict
 from workers.rules.rule import STAGES
@@ -58,11 +59,13 @@ CLASSES = {
     ),
 }
 SHOWN_MISSING = 3
+NO_RULE = "no rule for this kind of run"
 
 
 @dataclass(frozen=True, slots=True)
 class StageView:
-    """`missing` are metrics without which the stage could not be judged."""
+    """`missing` are metrics without which the stage could not be judged, `why` the reason where
+    that is none of them."""
 
     number: int
     stage: str
@@ -73,6 +76,7 @@ class StageView:
     icon: str
     since: str
     missing: tuple[str, ...]
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +135,10 @@ def diagnosis_view(run: Run, found: Diagnosed) -> DiagnosisView:
         alternatives=[view(one) for one in said.alternatives] if said else [],
         consequences=[view(one) for one in said.consequences] if said else [],
         unjudged=[
-            UnjudgedView(one.title, STAGE_NAMES.get(one.stage, ""), one.missing)
+            UnjudgedView(one.title, STAGE_NAMES.get(one.stage, ""), _titles(one.missing))
             for one in found.unjudged
         ],
-        judged=found.judged,
+        judged=_titles(found.judged),
     )
 
 
@@ -192,6 +196,7 @@ def _chain(found: Diagnosed, said: Verdict | None) -> list[StageView]:
     states = {one.stage: one.state for one in said.chain} if said else {}
     for one in said.alternatives if said else ():
         states[one.stage] = ALTERNATIVE
+    ruled = {rule.stage for rule in diagnosing_rules(found.kind)}
     views = []
     for number, stage in enumerate(STAGES, 1):
         state = states.get(stage, OK if stage in judged else UNKNOWN)
@@ -207,9 +212,8 @@ def _chain(found: Diagnosed, said: Verdict | None) -> list[StageView]:
                 tone=tone,
                 icon=icon,
                 since=at_step(min(one.start_step for one in own)) if own else "",
-                missing=tuple(map(_breakable, _missing(found, stage)[:SHOWN_MISSING]))
-                if state == UNKNOWN
-                else (),
+                missing=_titles(_missing(found, stage)[:SHOWN_MISSING]) if state == UNKNOWN else (),
+                why=NO_RULE if state == UNKNOWN and stage not in ruled else "",
             )
         )
     return views
@@ -224,9 +228,8 @@ def _missing(found: Diagnosed, stage: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(named))
 
 
-def _breakable(name: str) -> str:
-    """A long name may break after a slash or an underscore."""
-    return name.replace("/", "/\u200b").replace("_", "_\u200b")
+def _titles(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(metric_or_own(name).title for name in names)
 
 
 class _views:

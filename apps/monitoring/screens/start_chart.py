@@ -7,6 +7,7 @@ from apps.common.numbers import figure
 from apps.common.report.blocks import Part, part_of
 from apps.training.metric_blocks import Point
 from measures.blocks import Curve, Series
+from workers.contract.metrics import metric_or_own
 from workers.rules.choices import BY_NAME
 from workers.rules.diagnosis import Finding
 
@@ -21,6 +22,7 @@ def metric_of(rule: str) -> str:
 
 def start_chart(finding: Finding, metric: str, points: Sequence[Point]) -> Part | None:
     """None where there is nothing to draw."""
+    known_as = metric_or_own(metric)
     known = [(step, _number(value)) for step, value in points]
     numbers = [(step, value) for step, value in known if value is not None]
     if len(numbers) < 2:
@@ -31,16 +33,16 @@ def start_chart(finding: Finding, metric: str, points: Sequence[Point]) -> Part 
     broken = [step for step, value in points if isinstance(value, str)]
     return part_of(
         Curve(
-            title=metric,
+            title=known_as.title,
             series=(
                 Series(
-                    label=metric,
+                    label=known_as.title,
                     x=tuple(float(step) for step, _ in known),
                     y=tuple(value for _, value in known),
                 ),
             ),
             x_label="step",
-            y_label="",
+            y_label=known_as.unit,
             marks=((finding.start_step, f"start, step {finding.start_step:,}"),),
             note=" ".join([*filter(None, said), *_broken(broken)]),
         )

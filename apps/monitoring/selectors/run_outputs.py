@@ -144,11 +144,10 @@ class RunOutputs:
         if check != "canaries" and self.run.kind not in OPTIMISED:
             raise _missing(
                 "run",
-                f"A {self.run.get_kind_display()} run follows no reward, so there is nothing to "
-                "ask here.",
+                "This run follows no reward, so there is nothing to ask here.",
             )
         if self.run.kind not in OPTIMISED | REWARDS:
-            raise _missing("run", f"A {self.run.get_kind_display()} run has no reward.")
+            raise _missing("run", "This run has no reward.")
         return getattr(self, f"_{check}")()
 
     # --- one method a check; the name is the check's ---

@@ -89,11 +89,12 @@ def _spreads(run: Run, asked: QueryDict) -> list[dict[str, Any]]:
     shown = []
     for name in histogram_names(run):
         spreads = histograms(run, name)
-        drawn = spread.strip(name, spreads)
+        metric = spread.read_as(name, run.trained_kind)
+        drawn = spread.strip(name, spreads, metric=metric)
         if drawn is not None:
             first = _at(spreads, asked.get(f"from-{name}"), spreads[0])
             second = _at(spreads, asked.get(f"to-{name}"), spreads[-1])
-            shown.append({"strip": drawn, "pair": spread.pair(name, first, second)})
+            shown.append({"strip": drawn, "pair": spread.pair(metric, first, second)})
     return shown
 
 

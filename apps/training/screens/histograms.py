@@ -6,6 +6,7 @@ from typing import Any
 
 from apps.common.numbers import figure
 from apps.common.report.axes import Axis, Tick
+from apps.training.models import Run
 from apps.training.selectors.metrics import Spread
 from workers.contract.metrics import metric_or_own
 
@@ -14,6 +15,8 @@ MOST_COLUMNS = 90
 LEVELS = 8  # shades; more cannot be told apart
 TITLES = {"reward": "Reward", "response_length": "Length"}
 UNITS = {"reward": "raw score", "response_length": "tokens"}
+# In runs that learn an implicit reward, what is called "margin" is the margin of those.
+IMPLICIT = {"margin": "rewards/margins"}
 COLUMNS = ["name", "step", "from", "to", "count"]
 
 
@@ -70,6 +73,11 @@ class HistogramPair:
     rows: list[tuple[str, str, str]] = field(default_factory=list)
 
 
+def read_as(name: str, kind: str) -> str:
+    """The metric that a histogram of a run of this kind is of."""
+    return IMPLICIT.get(name, name) if kind in (Run.Kind.DPO, Run.Kind.KTO) else name
+
+
 def title_of(name: str) -> str:
     return TITLES.get(name, metric_or_own(name).title)
 
@@ -78,9 +86,9 @@ def unit_of(name: str) -> str:
     return UNITS.get(name, metric_or_own(name).unit)
 
 
-def strip(name: str, spreads: Sequence[Spread]) -> Strip | None:
-    """None without a step. Each column is a stretch of steps: the darker, the larger the share of
-    its values that lay there."""
+def strip(name: str, spreads: Sequence[Spread], *, metric: str = "") -> Strip | None:
+    """None without a step. `metric` where the histogram is of another one than its name. Each
+    column is a stretch of steps: the darker, the larger the share of its values that lay there."""
     columns = _columns([one for one in spreads if one.n])
     if not columns:
         return None
@@ -103,8 +111,8 @@ def strip(name: str, spreads: Sequence[Spread]) -> Strip | None:
     ]
     return Strip(
         name=name,
-        title=title_of(name),
-        unit=unit_of(name),
+        title=title_of(metric or name),
+        unit=unit_of(metric or name),
         cells=cells,
         medians=" ".join(middles) if len(middles) > 1 else "",
         x_ticks=[
@@ -112,7 +120,7 @@ def strip(name: str, spreads: Sequence[Spread]) -> Strip | None:
             for place in marks
         ],
         y_ticks=y_axis.ticks,
-        summary=_summary(name, spreads),
+        summary=_summary(metric or name, spreads),
         steps=[one.step for one in spreads],
     )
 

@@ -17,6 +17,7 @@ from apps.training.selectors.reference import (
     started_from,
 )
 from apps.training.services.rollback import HEALTHY, START, START_ROLE, RollbackPlan, roll_back_plan
+from workers.contract.metrics import metric_or_own
 
 SHOWN_METRICS = 4  # of a checkpoint's figures that stand beside it
 
@@ -77,7 +78,9 @@ def _metrics(row: Checkpoint) -> list[tuple[str, str]]:
     """Evaluation figures first; they are why one checkpoint is kept rather than another."""
     names = sorted(row.metrics, key=lambda name: (not name.startswith("eval/"), name))
     names.sort(key=lambda name: name not in ("eval/held_out_score", "eval/score", "eval/loss"))
-    return [(name, figure(row.metrics[name])) for name in names[:SHOWN_METRICS]]
+    return [
+        (metric_or_own(name).title, figure(row.metrics[name])) for name in names[:SHOWN_METRICS]
+    ]
 
 
 def _uses(one: JudgedCheckpoint) -> str:

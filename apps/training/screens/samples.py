@@ -8,7 +8,7 @@ from django.http import QueryDict
 
 from apps.common.numbers import figure
 from apps.common.registry import sample_panel
-from apps.training.models import Run
+from apps.training.models import Run, Sample
 from apps.training.selectors.results import Kept, samples_chosen, samples_of
 from measures.duplicates import repeated_share
 
@@ -16,6 +16,18 @@ PER_PAGE = 20
 BUCKETS = (("high", "Highest"), ("low", "Lowest"), ("random", "Random"), ("flagged", "Flagged"))
 TONES = {"high": "good", "low": "bad", "flagged": "warn", "review": "warn"}
 MUCH = 0.2  # of a text repeated: the limit of the guardrail `repetition`
+# What the two texts of a sample are, and its reward: by what its trainer sent along.
+REWARD_RUN = ("chosen answer", "rejected answer", "score of the chosen answer")
+OF_PART = {
+    "row_logprob_per_token": (
+        "this model",
+        "answer in the data",
+        "mean log-probability of the answer in the data, nats per token",
+    ),
+    "implicit_reward": ("this model", "reference model", "implicit reward, nats × β"),
+}
+AT_END = frozenset({Run.Kind.SFT, Run.Kind.REWARD, Run.Kind.DPO, Run.Kind.KTO})
+OTHERS = ("this model", "SFT model", "reward")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +44,8 @@ class Shown:
     metrics: list[tuple[str, str, bool]]
     baseline_metrics: list[tuple[str, str, bool]] = field(default_factory=list)
     parts: list[tuple[str, str]] = field(default_factory=list)
+    said_by: str = OTHERS[0]
+    baseline_by: str = OTHERS[1]
     id: int | None = None  # of the stored sample
     panel: Any = None  # what a later app shows below it
 
@@ -48,7 +62,7 @@ def samples_context(run: Run, asked: QueryDict, *, user: Any) -> dict[str, Any]:
     panels = below.panels(run, [one.sample for one in kept if one.sample], user) if below else {}
     return {
         "samples": [
-            sample_shown(one, panel=panels.get(one.sample.pk) if one.sample else None)
+            sample_shown(one, run.kind, panel=panels.get(one.sample.pk) if one.sample else None)
             for one in kept
         ],
         "panel": below,
@@ -59,6 +73,7 @@ def samples_context(run: Run, asked: QueryDict, *, user: Any) -> dict[str, Any]:
         "steps": chosen.steps,
         "step": chosen.step,
         "any_samples": bool(total),
+        "kept_at_end": run.kind in AT_END,
     }
 
 
@@ -66,8 +81,8 @@ def _step(asked: str | None) -> int | None:
     return int(asked) if asked and asked.isdecimal() and len(asked) < 16 else None
 
 
-def sample_shown(one: Kept, *, panel: Any = None) -> Shown:
-    """An answer as the page shows it."""
+def sample_shown(one: Kept, kind: str, *, panel: Any = None) -> Shown:
+    """An answer as the page shows it; `kind` is its run's."""
     row = one.sample
     if row is None:
         review = one.review
@@ -81,7 +96,8 @@ def sample_shown(one: Kept, *, panel: Any = None) -> Shown:
             reason=review.reason,
             metrics=_text_metrics(review.response),
         )
-    metrics = [("reward", figure(row.reward), False)] if row.reward is not None else []
+    said_by, baseline_by, reward = _words_of(row, kind)
+    metrics = [(reward, figure(row.reward), False)] if row.reward is not None else []
     metrics += [("KL", f"{figure(row.kl)} nats", False)] if row.kl is not None else []
     metrics += [("length", f"{row.tokens:,} tokens", False)] if row.tokens is not None else []
     return Shown(
@@ -94,10 +110,19 @@ def sample_shown(one: Kept, *, panel: Any = None) -> Shown:
         reason=one.reason,
         metrics=[*metrics, *_text_metrics(row.response, words=row.tokens is None)],
         baseline_metrics=_text_metrics(row.baseline) if row.baseline else [],
-        parts=[(name, figure(value)) for name, value in row.parts.items()],
+        parts=[(name, figure(value)) for name, value in row.parts.items() if name not in OF_PART],
+        said_by=said_by,
+        baseline_by=baseline_by,
         id=row.pk,
         panel=panel,
     )
+
+
+def _words_of(row: Sample, kind: str) -> tuple[str, str, str]:
+    """Who said the answer, who what stands beside it, and what the reward is."""
+    if kind == Run.Kind.REWARD:
+        return REWARD_RUN
+    return next((words for part, words in OF_PART.items() if part in row.parts), OTHERS)
 
 
 def _text_metrics(text: str, *, words: bool = True) -> list[tuple[str, str, bool]]:

@@ -20,6 +20,7 @@ from workers.contract.metrics import headline_names
 
 CHOICES = 200  # of each sort in a form; older ones are found by the API
 EVERYTHING = "everything"
+HEARD_S = 10  # signs of life closer together than this change no page
 READ_ONLY_KINDS = (Run.Kind.CHECK, Run.Kind.PROBE)  # they train nothing
 
 Choices = list[tuple[str, str]]
@@ -82,7 +83,9 @@ def run_seen(run: Run, waits: str) -> str:
 
 def runs_seen(ids: Collection[str]) -> dict[str, str]:
     """`run_seen` of each of these runs that exists, in two queries where none of them waits."""
-    runs = list(Run.objects.filter(pk__in=ids).only("state", "updated_at", "thinned_at"))
+    runs = list(
+        Run.objects.filter(pk__in=ids).only("state", "updated_at", "thinned_at", "heard_at")
+    )
     heard = _heard(ids)
     queued = queue_words() if any(run.state == Run.State.QUEUED for run in runs) else {}
     waits = {
@@ -108,7 +111,8 @@ def _newest(run: Run, heard: Mapping[str, str]) -> str:
 
 def _seen(run: Run, newest: str, waits: str) -> str:
     words = f"-{crc32(waits.encode())}" if waits else ""
-    return f"{run.updated_at.timestamp()}-{newest}{words}"
+    heard = f"-{run.heard_at.timestamp() // HEARD_S:.0f}" if run.heard_at else ""
+    return f"{run.updated_at.timestamp()}-{newest}{heard}{words}"
 
 
 def alerts_of(run: Run) -> list[Alert]:

@@ -6,7 +6,7 @@ from apps.training.models import Alert, Checkpoint, Run, RunInput
 from apps.training.selectors.metrics import metric_series
 from apps.training.selectors.runs import attempt_ends, checkpoint_for_use, checkpoints
 from workers.config import recipe_config
-from workers.rules.choices import compared_metrics
+from workers.rules.choices import BY_NAME, compared_metrics
 from workers.rules.diagnosis import LEAST_RUNS, Baseline
 
 COMPARED_KINDS = ("ppo", "grpo", "dpo", "kto", "sft", "reward")
@@ -175,7 +175,9 @@ def _doubt(row: Checkpoint, alert: Alert | None) -> str:
     if row.status == Checkpoint.Status.REJECTED:
         return "rejected by a person"
     if alert is not None and alert.step <= row.step:
-        return f"saved after the critical alert {alert.rule} of step {alert.step:,}"
+        rule = BY_NAME.get(alert.rule)
+        name = f"“{rule.title}”" if rule else alert.rule
+        return f"saved after the critical alert {name} of step {alert.step:,}"
     return ""
 
 
