@@ -230,7 +230,7 @@ Facts = list[tuple[str, Any]]
 
 def words(name: str) -> str:
     """A key of a summary in words; the file that it comes from keeps the key."""
-    return SUMMARY.get(name) or name.replace("_", " ").capitalize()
+    return SUMMARY.get(name) or name.replace("_", " ").replace(".", ": ").capitalize()
 
 
 def _in_words(rows: Facts) -> Facts:

@@ -154,7 +154,7 @@ def test_its_page_shows_what_it_counted_and_its_file_and_offers_no_clone(
         assert page.status_code == 200
         assert "/runs/new/judge/" not in page.content.decode(), tab
     text = client.get(address).content.decode()
-    for words in ("verdicts.jsonl", "fp_a,fp_b", "flattery.moved", "Verdicts of a judge"):
+    for words in ("verdicts.jsonl", "fp_a,fp_b", "Flattery: moved", "Verdicts of a judge"):
         assert words in text, words
     assert f"/runs/{run.pk}/" in client.get(f"/p/{project.slug}/runs/").content.decode()
     assert client.get(f"/p/{project.slug}/runs/new/judge/").status_code == 404

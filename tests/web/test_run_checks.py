@@ -329,7 +329,7 @@ def test_a_guardrails_stop_says_what_fired_what_is_sound_and_what_to_change(stop
         "Clone with the advised change",
         "Saved when the run failed: inspect it",
         "Best on the held-out evaluation",
-        "<dt><code>eval/score</code></dt><dd>1.50</dd>",
+        "<dt>Reward on fixed prompts</dt><dd>1.50</dd>",
     ):
         assert words in text, words
 

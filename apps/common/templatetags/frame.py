@@ -99,9 +99,10 @@ def age(at: datetime | None) -> int | str:
 @register.filter
 def codes(text: str) -> SafeString:
     """Escaped, with what stands between backticks as code; HTML as it is."""
+    text = str(text)  # of a lazy one as well, whose HTML is HTML
     if isinstance(text, SafeString):
         return text
-    parts = str(text).split("`")
+    parts = text.split("`")
     if len(parts) % 2 == 0:
         return format_html("{}", text)
     return format_html_join(
