@@ -37,7 +37,7 @@ def settled(minutes: int = 0) -> int:
 
 def test_votes_and_decisions_are_counted_and_told_once(project: Project) -> None:
     votes, both = channel(project, "votes"), channel(project, "votes", "decisions")
-    pairs_make(project, 2, votes_required=2)
+    pairs_make(project, 2, overlap=2, least_votes=2)
     for person in annotators_make(project, 2):
         vote(project, person)
         vote(project, person)
