@@ -16,6 +16,8 @@ from tests.labeling.pairs import annotators_make, pairs_make, vote
 from tests.training.conftest import snapshot_make as snapshot_make
 from tests.web.world import run_make
 
+_BOTH = ["votes", "decisions"]
+
 
 def channel(project: Project, *tells: str, at: datetime | None = None) -> Channel:
     return Channel.objects.create(
@@ -36,7 +38,8 @@ def settled(minutes: int = 0) -> int:
 
 
 def test_votes_and_decisions_are_counted_and_told_once(project: Project) -> None:
-    votes, both = channel(project, "votes"), channel(project, "votes", "decisions")
+    before = timezone.now() - timedelta(minutes=1)  # the database's clock stands in a test
+    votes, both = (channel(project, *tells, at=before) for tells in (["votes"], _BOTH))
     pairs_make(project, 2, overlap=2, least_votes=2)
     for person in annotators_make(project, 2):
         vote(project, person)
@@ -55,7 +58,7 @@ def test_votes_and_decisions_are_counted_and_told_once(project: Project) -> None
 def test_what_came_before_a_channel_is_not_told(project: Project, emil: User) -> None:
     pairs_make(project, 1)
     vote(project, annotators_make(project, 1)[0])
-    made = channel(project, "votes")
+    made = channel(project, "votes", at=timezone.now() + timedelta(seconds=0.5))
     assert settled() == 0
     assert said(made) == []
 
