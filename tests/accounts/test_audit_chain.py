@@ -2,12 +2,14 @@
 
 import json
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
+from pytest_django.fixtures import Settings
 
 from apps.accounts.models import AuditEvent, AuditLink, Project, User
 from apps.accounts.services import audit_record
@@ -22,7 +24,10 @@ from apps.accounts.services.audit_chain import (
 from apps.snapshots.storage import artifact_store
 from tests.database import as_superuser
 
-pytestmark = pytest.mark.usefixtures("artifacts")
+
+@pytest.fixture(autouse=True)
+def _artifacts(tmp_path: Path, settings: Settings) -> None:
+    settings.ARTIFACTS_URL = tmp_path.as_uri()
 
 
 def sealed() -> int:
