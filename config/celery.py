@@ -44,6 +44,16 @@ app.conf.update(
             "schedule": 60.0,
             "options": {"queue": wire.QUEUE_DEFAULT, "expires": 60.0},
         },
+        "seal-audit-log": {
+            "task": "apps.accounts.tasks.seal_audit_log",
+            "schedule": 60.0,
+            "options": {"queue": wire.QUEUE_DEFAULT, "expires": 60.0},
+        },
+        "tell-activity": {
+            "task": "apps.monitoring.tasks.tell_activity",
+            "schedule": 60.0,
+            "options": {"queue": wire.QUEUE_DEFAULT, "expires": 60.0},
+        },
         "look-at-projects": {
             "task": "apps.monitoring.tasks.look_at_projects",
             "schedule": 120.0,

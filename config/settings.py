@@ -207,6 +207,10 @@ SECURE_HSTS_INCLUDE_SUBDOMAINS = HTTPS
 SECURE_HSTS_PRELOAD = HTTPS
 SESSION_COOKIE_SECURE = HTTPS
 SESSION_COOKIE_AGE = 14 * 86_400  # from the sign-in, however busy the session is
+# Requests a minute (apps/common/rates.py); 0 counts nobody.
+API_RATE = env.number("API_RATE", 1_200, low=0, high=1_000_000)  # of one token or session
+API_RATE_UNKNOWN = env.number("API_RATE_UNKNOWN", 60, low=0, high=1_000_000)  # of one address
+HEAVY_RATE = env.number("HEAVY_RATE", 60, low=0, high=100_000)  # exports and reports
 SESSION_IDLE_HOURS = env.number("SESSION_IDLE_HOURS", 24, low=1, high=336)
 CSRF_COOKIE_SECURE = HTTPS
 SESSION_COOKIE_HTTPONLY = True

@@ -78,8 +78,9 @@ def work_folder() -> Path:
 
 
 @app.task(name=wire.TASK_RUN_JOB)
-def run_job(job: dict[str, Any], created_at: float = 0.0) -> None:
+def run_job(job: dict[str, Any], created_at: float = 0.0, **later: Any) -> None:
     """Supervise one attempt to its end. `created_at` (Unix seconds): when the attempt came to be.
+    Arguments of a later version are left aside: while two are deployed, the web may be the newer.
 
     The message was acknowledged before this began, so it is never delivered again because of us;
     the run row decides whether there is another one.

@@ -18,6 +18,7 @@ from ninja.utils import check_csrf
 
 from apps.accounts.identity import token_get
 from apps.accounts.models import SCOPES, ApiToken, User, token_sha256
+from apps.common import rates
 from apps.common.errors import Refused
 
 # A token used a thousand times a minute need not write a row each time.
@@ -48,6 +49,7 @@ class TokenAuth(HttpBearer):
         if row.last_used_at is None or now - row.last_used_at > LAST_USED_EVERY:
             ApiToken.objects.filter(pk=row.pk).update(last_used_at=now)
         request.user = row.user
+        _count(row.user)
         return row.user
 
 
@@ -66,7 +68,15 @@ class BrowserAuth(APIKeyCookie):
             raise Refused(
                 "The CSRF token is missing or wrong: send it as X-CSRFToken.", code="csrf"
             )
+        _count(request.user)
         return request.user
+
+
+def _count(user: Any) -> None:
+    """Raises `TooMany` where all tokens and browsers of a person together ask too often."""
+    taken = rates.take_person(user.pk)
+    if taken is not None and not taken.ok:
+        raise rates.too_often(taken)
 
 
 def needs(scope: str) -> list[Any]:

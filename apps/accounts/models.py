@@ -183,6 +183,19 @@ class AuditEvent(models.Model):
         return f"{self.at:%Y-%m-%d %H:%M} {self.action} {self.subject}"
 
 
+class AuditLink(models.Model):
+    """One link of the chain over the audit log: `sha256` is of the link before and the event.
+    Append-only, as the log is."""
+
+    position = models.BigIntegerField(primary_key=True)
+    event = models.BigIntegerField(unique=True)
+    sha256 = models.CharField(max_length=64)
+    sealed_at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return f"{self.position}: {self.sha256[:12]}"
+
+
 class Notice(models.Model):
     """Something that happened and concerns one person, or everybody of some roles, in a project:
     what the bell tells. One row serves all whom it concerns; who has seen it says `NoticesSeen`."""

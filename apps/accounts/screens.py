@@ -26,6 +26,7 @@ SENTENCES: dict[str, str] = {
     "channel.changed": "changed the notification channel {address} ({kind})",
     "channel.created": "added the notification channel {address} ({kind})",
     "channel.deleted": "removed the notification channel {address} ({kind})",
+    "channel.gone": "the receiver of {address} wants no more, so its channel was switched off",
     "channel.secret_rotated": "made a new secret for the notification channel {address}",
     "comment.deleted": "deleted a {kind} of {author} on {subject}",
     "comparison.adjudicated": "ruled on {subject}: {choice}",

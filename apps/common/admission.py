@@ -132,7 +132,7 @@ class Floods:
                 del self._under_way[credential]
 
 
-def too_many() -> DomainError:
+def too_many() -> TooMany:
     return TooMany(
         gettext("Too many requests of yours are being served. Wait for some of them to end.")
     )

@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse, UnreadablePostError
 from django.utils import translation
 from django.utils.translation import gettext
 
-from apps.common import registry
+from apps.common import rates, registry
 from apps.common.admission import STRANGERS, Admission, Floods, Limits, too_many
 from apps.common.errors import DomainError, TooLarge, TooMany, Unavailable
 from apps.common.http import peer_is_proxy
@@ -57,34 +57,38 @@ class EdgeMiddleware:
         credential = request.META.get("HTTP_AUTHORIZATION") or request.COOKIES.get(
             settings.SESSION_COOKIE_NAME
         )
-        if credential is None:
+        taken = rates.take_for(request, credential)
+        if taken is not None and not taken.ok:
+            response = refused_for_now(request, "rate", lambda: rates.too_often(taken))
+        elif credential is None:
             response = self.get_response(request)
         elif not floods.enter(credential):
-            response = flooded(request)
+            response = refused_for_now(request, "flood", too_many)
         else:
             try:
                 response = self.get_response(request)
             finally:
                 floods.leave(credential)
+        rates.said(response, taken)
         if response.status_code in _DENIED:
             log_denied(request, response.status_code)
         return response
 
 
-def flooded(request: HttpRequest) -> HttpResponse:
+def refused_for_now(request: HttpRequest, reason: str, make: Callable[[], TooMany]) -> HttpResponse:
     """Cheap on purpose: neither a session is read nor a template rendered."""
-    note_reason(request, "flood")
+    note_reason(request, reason)
     is_api = request.path_info.startswith(API_ROOT)
     with browser_language(request):
-        title, said = gettext("Too many requests"), str(too_many())
+        error, title = make(), gettext("Too many requests")
         language = translation.get_language()
     return HttpResponse(
-        json.dumps(error_body(TooMany.code, said))
+        json.dumps(error_body(error.code, error.message))
         if is_api
-        else f'<!doctype html><html lang="{language}"><title>{title}</title><p>{said}',
-        status=TooMany.status,
+        else f'<!doctype html><html lang="{language}"><title>{title}</title><p>{error.message}',
+        status=error.status,
         content_type="application/json" if is_api else "text/html",
-        headers={"Retry-After": str(TooMany.retry_after)},
+        headers={"Retry-After": str(error.retry_after)},
     )
 
 

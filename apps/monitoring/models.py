@@ -2,6 +2,7 @@
 
 from django.db import models
 from django.db.models import Q
+from django.utils import timezone
 
 from apps.accounts.models import Project, User
 from apps.common.models import Named
@@ -134,17 +135,25 @@ class Channel(models.Model):
     class Tells(models.TextChoices):
         INCIDENTS = "incidents", "incidents"
         STAGES = "stages", "models in service"
-        BOTH = "both", "incidents and models in service"
+        APPROVALS = "approvals", "approvals of models"
         ROUNDS = "rounds", "rounds"
-        ALL = "all", "everything"
+        RUNS = "runs", "ended runs"
+        DATASETS = "datasets", "frozen datasets"
+        DECISIONS = "decisions", "decisions"
+        VOTES = "votes", "votes"
 
     id = models.BigAutoField(primary_key=True)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="channels")
     kind = models.CharField(max_length=8, choices=Kind.choices)
     address = models.CharField(max_length=500)
     secret = models.CharField(max_length=80, blank=True, help_text="signs what a webhook is sent")
+    secret_before = models.CharField(max_length=80, blank=True)
+    secret_before_until = models.DateTimeField(null=True, blank=True)
     least_severity = models.CharField(max_length=8, choices=SEVERITIES, default="warning")
-    tells = models.CharField(max_length=9, choices=Tells.choices, default=Tells.INCIDENTS)
+    tells = models.JSONField(default=list, help_text="values of Tells")
+    told_until = models.DateTimeField(
+        default=timezone.now, help_text="of votes, decisions and datasets"
+    )
     enabled = models.BooleanField(default=True)
     created_by = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
@@ -157,6 +166,17 @@ class Channel(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} of {self.project_id}"
+
+    @property
+    def tells_words(self) -> str:
+        return ", ".join(str(one.label) for one in self.Tells if one in self.tells)
+
+    @property
+    def keys(self) -> list[str]:
+        """What a message is signed with: the secret, and the one before it while that counts."""
+        until = self.secret_before_until
+        counts = until is not None and until > timezone.now()
+        return [self.secret, self.secret_before] if counts else [self.secret]
 
 
 class Delivery(models.Model):

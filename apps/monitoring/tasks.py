@@ -2,6 +2,7 @@
 
 from celery import shared_task
 
+from apps.monitoring.services.activity import activity_tell
 from apps.monitoring.services.alerting import incidents_sweep
 from apps.monitoring.services.notifications import sender
 from apps.monitoring.services.people import projects_look
@@ -33,6 +34,12 @@ def launch_probes() -> int:
 def look_at_projects() -> int:
     """Every two minutes: people and data of every project that is not archived."""
     return projects_look()
+
+
+@shared_task(name="apps.monitoring.tasks.tell_activity")
+def tell_activity() -> int:
+    """Every minute: votes, decisions and datasets to the channels that ask for them."""
+    return activity_tell()
 
 
 @shared_task(name="apps.monitoring.tasks.thin_old_runs")

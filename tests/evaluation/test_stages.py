@@ -311,7 +311,7 @@ def test_a_server_is_told_what_a_stage_names_and_of_the_revert(
     hears: Receiver,
 ) -> None:
     hook = channels.channel_create(
-        project=project, user=emil, kind="webhook", address=hears.url, tells="stages"
+        project=project, user=emil, kind="webhook", address=hears.url, tells=["stages"]
     )
     canary = policy_made(project, "canary")
     request = serve(model).request
@@ -341,16 +341,20 @@ def test_a_channel_hears_what_it_was_made_for(
 ) -> None:
     made = {
         tells: Channel.objects.create(
-            project=project, kind="webhook", address=f"https://example.org/{tells}", tells=tells
+            project=project, kind="webhook", address=f"https://example.org/{tells}", tells=[tells]
         )
         for tells in Channel.Tells.values
     }
     serve(model)
     heard = set(Delivery.objects.filter(event="stage.changed").values_list("channel", flat=True))
-    assert heard == {made[tells].pk for tells in ("stages", "both", "all")}
+    assert heard == {made["stages"].pk}
+    heard = set(
+        Delivery.objects.filter(event="promotion.approved").values_list("channel", flat=True)
+    )
+    assert heard == {made["approvals"].pk}
     with pytest.raises(DomainError) as raised:
         channels.channel_update(
-            project=project, channel_id=made["both"].pk, user=emil, tells="everything"
+            project=project, channel_id=made["runs"].pk, user=emil, tells=["everything"]
         )
     assert raised.value.field == "tells"
 
@@ -359,7 +363,10 @@ def test_a_refused_promotion_tells_nobody(
     project: Project, model: Checkpoint, ask: Ask, ada: User
 ) -> None:
     Channel.objects.create(
-        project=project, kind="webhook", address="https://example.org/", tells="both"
+        project=project,
+        kind="webhook",
+        address="https://example.org/",
+        tells=["incidents", "stages"],
     )
     lower_end_under_half(model)
     with pytest.raises(Conflict):
@@ -371,7 +378,7 @@ def test_an_email_says_it_in_words(
     project: Project, model: Checkpoint, serve: Any, emil: User, mailoutbox: list[Any]
 ) -> None:
     channels.channel_create(
-        project=project, user=emil, kind="email", address="ops@example.org", tells="stages"
+        project=project, user=emil, kind="email", address="ops@example.org", tells=["stages"]
     )
     serve(model, reason="better answers")
     assert notifications.deliveries_send() == 1

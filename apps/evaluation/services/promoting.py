@@ -31,6 +31,8 @@ from apps.evaluation.services.stages import (
     share_checked,
     stage_name,
 )
+from apps.monitoring.models import Channel
+from apps.monitoring.services.notifications import page_url, project_tell
 from apps.training.models import Checkpoint
 
 _Kind = PromotionDecision.Kind
@@ -327,6 +329,22 @@ def _decide(
 
 
 def _audit(verb: str, request: PromotionRequest, user: User, details: Mapping[str, Any]) -> None:
+    """Into the audit log, and to the channels that hear of approvals."""
+    project_tell(
+        project=request.project,
+        about=Channel.Tells.APPROVALS,
+        event=f"promotion.{verb}",
+        body={
+            "promotion": {
+                "id": request.pk,
+                "model": {"id": request.checkpoint_id, "name": called(request.checkpoint)},
+                "stage": request.stage,
+                "share": request.share,
+                "by": str(user),
+                "url": page_url("evaluation:promotion", request.project.slug, request.pk),
+            }
+        },
+    )
     audit_record(
         action=f"promotion.{verb}",
         actor=user,

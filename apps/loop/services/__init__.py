@@ -15,6 +15,8 @@ from apps.common.errors import Conflict, DomainError
 from apps.labeling.models import Comparison, Response
 from apps.labeling.services import batch_queue, batch_take_back
 from apps.loop import selectors
+from apps.monitoring.models import Channel
+from apps.monitoring.services.notifications import page_url, project_tell
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import TRAIN
 from apps.snapshots.storage import artifact_store
@@ -240,6 +242,20 @@ def run_end_tell(run: Run) -> None:
         kind=f"run.{run.state}",
         text=f"{run.name}: {run.get_state_display()}",
         path=reverse("training:run", args=[run.project.slug, run.pk]),
+    )
+    project_tell(
+        project=run.project,
+        about=Channel.Tells.RUNS,
+        event=f"run.{run.state}",
+        body={
+            "run": {
+                "id": run.pk,
+                "name": run.name,
+                "kind": run.kind,
+                "state": run.state,
+                "url": page_url("training:run", run.project.slug, run.pk),
+            }
+        },
     )
 
 

@@ -35,6 +35,17 @@ EVENT_WORDS = {
     "round.waiting": "that a round waits for people",
     "round.finished": "that a round finished",
     "round.stopped": "that a round was stopped",
+    "run.finished": "that a run finished",
+    "run.failed": "that a run failed",
+    "run.cancelled": "that a run was cancelled",
+    "promotion.requested": "that somebody asks to promote a model",
+    "promotion.approved": "that a promotion was approved",
+    "promotion.overridden": "that a promotion was let through by override",
+    "promotion.rejected": "that a promotion was rejected",
+    "promotion.withdrawn": "that a promotion was withdrawn",
+    "dataset.frozen": "that a dataset was frozen",
+    "decisions.changed": "how many decisions changed",
+    "votes.cast": "how many votes were cast",
     "test": "a test",
 }
 _CLASSES = {"contract": "exact", "probe": "fixed prompts", "trend": "trend"}

@@ -1,6 +1,6 @@
 """Where a project's incidents are told: made, changed, tested, switched off."""
 
-import secrets
+from collections.abc import Collection
 from datetime import datetime, timedelta
 
 from django.core.exceptions import ValidationError
@@ -14,11 +14,12 @@ from apps.common.errors import Conflict, DomainError, Missing
 from apps.monitoring.models import Channel, Delivery, Incident, Mute
 from apps.monitoring.selectors.incidents import channel_get
 from apps.monitoring.services import notifications
-from apps.monitoring.services.sending import SendError, address_of
+from apps.monitoring.services.sending import SendError, address_of, secret_make
 from apps.monitoring.stages import STAGE_NAMES
 from apps.training.models import Run
 
 MOST = 50  # channels of a project
+OVERLAP = timedelta(hours=24)  # in which the secret before a new one signs as well
 _Kind = Channel.Kind
 
 
@@ -29,12 +30,12 @@ def channel_create(
     kind: str,
     address: str,
     least_severity: str = "warning",
-    tells: str = Channel.Tells.INCIDENTS,
+    tells: Collection[str] = (Channel.Tells.INCIDENTS,),
 ) -> Channel:
     """A new channel; a webhook's secret is in the answer, and shown to people this once."""
     address = _checked(kind, address)
     _check_severity(least_severity)
-    _check_tells(tells)
+    tells = _checked_tells(tells)
     if Channel.objects.filter(project=project).count() >= MOST:
         raise Conflict(f"A project has at most {MOST} channels.", field="address")
     try:
@@ -43,7 +44,7 @@ def channel_create(
                 project=project,
                 kind=kind,
                 address=address,
-                secret=_secret() if kind == _Kind.WEBHOOK else "",
+                secret=secret_make() if kind == _Kind.WEBHOOK else "",
                 least_severity=least_severity,
                 tells=tells,
                 created_by=user,
@@ -62,7 +63,7 @@ def channel_update(
     channel_id: int,
     user: User,
     least_severity: str | None = None,
-    tells: str | None = None,
+    tells: Collection[str] | None = None,
     enabled: bool | None = None,
 ) -> Channel:
     """Change how severe an incident must be or what is told, or switch the channel on or off. What
@@ -73,9 +74,10 @@ def channel_update(
             _check_severity(least_severity)
             channel.least_severity = least_severity
         if tells is not None:
-            _check_tells(tells)
-            channel.tells = tells
+            channel.tells = _checked_tells(tells)
         if enabled is not None:
+            if enabled and not channel.enabled:
+                channel.told_until = timezone.now()
             channel.enabled = enabled
         channel.save()
         if not channel.enabled:
@@ -88,12 +90,14 @@ def channel_update(
 
 @transaction.atomic
 def channel_secret_rotate(*, project: Project, channel_id: int, user: User) -> Channel:
-    """A new secret, from the next message on, those that wait included."""
+    """A new secret, from the next message on, those that wait included. Messages are signed with
+    the one before as well for `OVERLAP`, so that receivers can change over."""
     channel = channel_get(project=project, channel_id=channel_id, lock=True)
     if channel.kind != _Kind.WEBHOOK:
         raise DomainError("Only a webhook has a secret.", field="kind")
-    channel.secret = _secret()
-    channel.save(update_fields=["secret"])
+    channel.secret_before, channel.secret = channel.secret, secret_make()
+    channel.secret_before_until = timezone.now() + OVERLAP
+    channel.save(update_fields=["secret", "secret_before", "secret_before_until"])
     _record("secret_rotated", channel, user)
     return channel
 
@@ -156,13 +160,10 @@ def _check_severity(severity: str) -> None:
         raise DomainError("Choose warning or critical.", field="least_severity")
 
 
-def _check_tells(tells: str) -> None:
-    if tells not in Channel.Tells.values:
-        raise DomainError(f"Choose {', '.join(Channel.Tells.values)}.", field="tells")
-
-
-def _secret() -> str:
-    return f"whsec_{secrets.token_urlsafe(32)}"
+def _checked_tells(tells: Collection[str]) -> list[str]:
+    if not tells or not set(tells) <= set(Channel.Tells.values):
+        raise DomainError(f"Choose of {', '.join(Channel.Tells.values)}.", field="tells")
+    return [one for one in Channel.Tells.values if one in tells]
 
 
 def _record(verb: str, channel: Channel, user: User) -> None:

@@ -6,6 +6,7 @@ that changes its mind in between leads nowhere else), redirects are not followed
 up to a limit, and all of it has a deadline. `WEBHOOK_HOSTS` lists the hosts that may be private.
 """
 
+import base64
 import contextlib
 import hashlib
 import hmac
@@ -13,10 +14,11 @@ import http.client
 import ipaddress
 import json
 import logging
+import secrets
 import socket
 import ssl
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from smtplib import SMTPException
 from typing import Any
@@ -40,15 +42,18 @@ TOTAL_SECONDS = 10.0
 MOST_SENT = 64 * 1024
 MOST_READ = 16 * 1024
 AGENT = "Concord-Webhook/1"
+PREFIX = "whsec_"
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
 class SendError(Exception):
-    """Nothing was taken. `final`: trying again would not help."""
+    """Nothing was taken. `final`: trying again would not help; `gone`: the receiver wants nothing
+    more."""
 
-    def __init__(self, message: str, *, final: bool = False) -> None:
+    def __init__(self, message: str, *, final: bool = False, gone: bool = False) -> None:
         super().__init__(message)
         self.final = final
+        self.gone = gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,26 +152,55 @@ def post(url: str, body: bytes, headers: Mapping[str, str]) -> None:
         connection.close()
     if 300 <= answer.status < 400:
         raise SendError(f"The receiver redirects ({answer.status}); redirects are not followed.")
+    if answer.status == http.HTTPStatus.GONE:
+        raise SendError("The receiver answered 410: it wants no more.", final=True, gone=True)
     if not 200 <= answer.status < 300:
         raise SendError(f"The receiver answered {answer.status}.")
 
 
-def signature(secret: str, timestamp: int, body: bytes) -> str:
-    """`v1=` and the hexadecimal HMAC-SHA256 of `timestamp.body`."""
+def secret_make() -> str:
+    """32 random bytes in base64, with the prefix of Standard Webhooks."""
+    return PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
+
+
+def signature(secret: str, message_id: str, timestamp: int, body: bytes) -> str:
+    """`v1,` and the HMAC-SHA256 of `id.timestamp.body` in base64, by Standard Webhooks 1.0."""
+    key = _key_of(secret)
+    mac = hmac.new(key, f"{message_id}.{timestamp}.".encode() + body, hashlib.sha256)
+    return f"v1,{base64.b64encode(mac.digest()).decode()}"
+
+
+def _key_of(secret: str) -> bytes:
+    """Secrets made before 0.3 may hold letters outside of base64, which are left out as libraries
+    do; where none could read the rest, the letters themselves are the key."""
+    try:
+        return base64.b64decode(secret.removeprefix(PREFIX) + "==")
+    except ValueError:
+        return secret.encode()
+
+
+def _signature_before(secret: str, timestamp: int, body: bytes) -> str:
+    """`v1=` and the hexadecimal HMAC-SHA256 of `timestamp.body`: for receivers of before 0.3."""
     mac = hmac.new(secret.encode(), f"{timestamp}.".encode() + body, hashlib.sha256)
     return f"v1={mac.hexdigest()}"
 
 
 def signed(
-    secret: str, *, delivery: str, event: str, body: Any, timestamp: int
+    keys: Sequence[str], *, delivery: str, event: str, body: Any, timestamp: int
 ) -> tuple[bytes, dict[str, str]]:
-    """(body, headers) of a message. The id is that of the delivery, the same at every try."""
+    """(body, headers) of a message, signed with each of `keys`: the channel's secret, then the one
+    before it while that still counts. The id is that of the delivery, the same at every try."""
     raw = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    message_id = f"msg_{delivery}"
     return raw, {
+        "webhook-id": message_id,
+        "webhook-timestamp": str(timestamp),
+        "webhook-signature": " ".join(signature(key, message_id, timestamp, raw) for key in keys),
+        # Until 0.4: what receivers of before 0.3 verify.
         "X-Concord-Delivery": delivery,
         "X-Concord-Event": event,
         "X-Concord-Timestamp": str(timestamp),
-        "X-Concord-Signature": signature(secret, timestamp, raw),
+        "X-Concord-Signature": _signature_before(keys[0], timestamp, raw),
     }
 
 
@@ -271,6 +305,8 @@ def email_text(body: Mapping[str, Any]) -> tuple[str, str]:
         return _stage_text(project, body)
     if "round" in body:
         return _round_text(project, body)
+    if "incident" not in body:
+        return _other_text(project, body)
     incident, run, alert = body["incident"], body["run"], body["alert"]
     head = _HEADLINES.get(body["event"], "")
     subject = f"[{project}] {head}{_line(incident['title'])}"
@@ -326,6 +362,22 @@ def _round_text(project: str, body: Mapping[str, Any]) -> tuple[str, str]:
         lines.append(f"Reason: {row['reason']}")
     lines += ["", f"Round: {row['url']}"]
     return f"[{project}] {name}: {head}"[:200], "\n".join(lines) + "\n"
+
+
+def _other_text(project: str, body: Mapping[str, Any]) -> tuple[str, str]:
+    """(subject, text) of anything else: what it is about, field by field."""
+    event = body["event"].replace(".", " ")
+    about = next(
+        (value for name, value in body.items() if name != "project" and isinstance(value, dict)), {}
+    )
+    name = _line(str(about.get("name", "")))
+    lines = [f"{name}: {event}" if name else event.capitalize(), ""]
+    lines += [
+        f"{field.replace('_', ' ').capitalize()}: {value}"
+        for field, value in about.items()
+        if field not in ("id", "name") and not isinstance(value, dict | list)
+    ]
+    return f"[{project}] {f'{name}: ' if name else ''}{event}"[:200], "\n".join(lines) + "\n"
 
 
 def _line(text: str) -> str:

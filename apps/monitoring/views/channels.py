@@ -20,6 +20,7 @@ from apps.monitoring.services.notifications import delivery_again
 from apps.monitoring.stages import stage_name
 from apps.training import selectors as training
 
+_Tells = Channel.Tells
 _SECRET = "channel_secret"  # noqa: S105 - the session's key of a secret to be shown once
 
 
@@ -29,10 +30,12 @@ def channel_list(request: Request) -> HttpResponse:
     """The channels and their last messages; POST adds one."""
     refused: DomainError | None = None
     sent = {name: request.POST.get(name, "") for name in ("kind", "address", "least_severity")}
-    sent["tells"] = request.POST.get("tells", Channel.Tells.INCIDENTS)
+    tells = request.POST.getlist("tells") if request.method == "POST" else [_Tells.INCIDENTS]
     if request.method == "POST":
         try:
-            made = services.channel_create(project=request.project, user=request.user, **sent)
+            made = services.channel_create(
+                project=request.project, user=request.user, tells=tells, **sent
+            )
         except DomainError as error:
             refused = error
         else:
@@ -47,9 +50,9 @@ def channel_list(request: Request) -> HttpResponse:
         "rows": [{"channel": one, "messages": _messages(one)} for one in rows],
         "fresh": request.session.pop(_SECRET, None) if request.method == "GET" else None,
         "mail_missing": reads.mail_missing(),
-        "tells": Channel.Tells.choices,
+        "tells": _Tells.choices,
         "refused": refused,
-        "typed": sent,
+        "typed": sent | {"tells": tells},
     }
     return render(request, "monitoring/channels.html", context, status=422 if refused else 200)
 
@@ -76,7 +79,7 @@ def channel_change(request: Request, channel_id: int) -> HttpResponse:
         channel_id=channel_id,
         user=request.user,
         least_severity=request.POST.get("least_severity") or None,
-        tells=request.POST.get("tells") or None,
+        tells=request.POST.getlist("tells") or None,
         enabled=None if enabled is None else enabled == "yes",
     )
     messages.success(request, "Changed.")

@@ -1,0 +1,28 @@
+"""`manage.py audit_verify`: whether the audit log is what was sealed."""
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from apps.accounts.services.audit_chain import audit_verify
+
+SHOWN = 50
+
+
+class Command(BaseCommand):
+    help = (
+        "Compare every event of the audit log with the chain of hashes, and the chain with the "
+        "heads in the artifact store. Ends with 1 where something was changed or deleted."
+    )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        found = audit_verify()
+        self.stdout.write(
+            f"{found.sealed:,} events in the chain, {found.unsealed:,} not yet, "
+            f"{found.heads:,} daily heads."
+        )
+        for one in found.broken[:SHOWN]:
+            self.stdout.write(f"event {one.event}: {one.what}" if one.event else one.what)
+        if found.broken:
+            raise CommandError(f"{len(found.broken):,} things are not as they were sealed.")
+        self.stdout.write("Nothing was changed.")

@@ -1,0 +1,133 @@
+"""A chain of hashes over the audit log: who changes a row past the trigger is found.
+
+Every minute the events that are not in the chain yet are appended to it: hₙ is the SHA-256 of hₙ₋₁
+and the event's own fields. An event that a long transaction wrote late stands later in the chain
+than its number says, and is in it all the same. Once a day the newest hash is written to the
+artifact store: whoever may rewrite events and chain alike would have to rewrite that file too.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice
+
+from django.conf import settings
+from django.db import connection, transaction
+from django.db.models import Exists, OuterRef
+from django.utils import timezone
+
+from apps.accounts.models import AuditEvent, AuditLink
+from workers.artifacts import ArtifactError, Store
+
+FIRST = "0" * 64  # what the first event is hashed with
+SETTLED = timedelta(seconds=30)  # a transaction that is under way may still write an older event
+MOST = 5000  # events of one sealing
+HEADS = "audit/heads"  # folder of the artifact store, a file a day
+_LOCK = 0x61756469  # of sealings: one at a time
+_READ = 2000
+
+
+def audit_seal(*, now: datetime | None = None) -> int:
+    """Append what is not in the chain yet; returns how many events."""
+    now = now or timezone.now()
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("select pg_try_advisory_xact_lock(%s)", [_LOCK])
+            if not cursor.fetchone()[0]:
+                return 0
+        newest = AuditLink.objects.order_by("-position").first()
+        before, position = (newest.sha256, newest.position) if newest else (FIRST, 0)
+        sealed = AuditLink.objects.filter(event=OuterRef("pk"))
+        fresh = AuditEvent.objects.filter(~Exists(sealed), at__lte=now - SETTLED).order_by("pk")
+        links = []
+        for event in fresh[:MOST]:
+            position, before = position + 1, hash_of(before, event)
+            links.append(AuditLink(position=position, event=event.pk, sha256=before))
+        AuditLink.objects.bulk_create(links)
+    return len(links)
+
+
+def audit_head_write(*, now: datetime | None = None) -> bool:
+    """The day's head to the artifact store, once; False where it is there, or nothing is sealed."""
+    day = (now or timezone.now()).date().isoformat()
+    newest = AuditLink.objects.order_by("-position").first()
+    store, path = Store(settings.ARTIFACTS_URL), f"{HEADS}/{day}.json"
+    if newest is None or store.exists(path):
+        return False
+    head = {"day": day, "position": newest.position, "sha256": newest.sha256}
+    store.write_bytes(path, json.dumps(head, indent=1).encode())
+    return True
+
+
+def hash_of(before: str, event: AuditEvent) -> str:
+    said = {
+        "id": event.pk,
+        "at": event.at.isoformat(),
+        "project": event.project_id,
+        "actor": event.actor_id,
+        "action": event.action,
+        "subject": event.subject,
+        "details": event.details,
+    }
+    text = json.dumps(said, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(f"{before}\n{text}".encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """One thing that is not as it was sealed; `event` where it is about one."""
+
+    what: str
+    event: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    sealed: int
+    unsealed: int
+    heads: int
+    broken: tuple[Broken, ...]
+
+
+def audit_verify() -> Verified:
+    """Read the whole log and chain. Each event is hashed with the stored hash before it, so that a
+    change is found where it was made, and not in all that follow."""
+    broken = [*_broken_links(), *(heads := _broken_heads())[1]]
+    sealed = AuditLink.objects.count()
+    unsealed = AuditEvent.objects.filter(
+        ~Exists(AuditLink.objects.filter(event=OuterRef("pk")))
+    ).count()
+    return Verified(sealed, unsealed, heads[0], tuple(broken))
+
+
+def _broken_links() -> Iterator[Broken]:
+    before, position = FIRST, 0
+    rows = AuditLink.objects.order_by("position").iterator(chunk_size=_READ)
+    while part := list(islice(rows, _READ)):
+        events = AuditEvent.objects.in_bulk([link.event for link in part])
+        for link in part:
+            event = events.get(link.event)
+            if link.position != position + 1:
+                yield Broken(f"links {position + 1:,} to {link.position - 1:,} are gone")
+            elif event is None:
+                yield Broken("it was deleted", link.event)
+            elif hash_of(before, event) != link.sha256:
+                yield Broken("it is not what was sealed", link.event)
+            before, position = link.sha256, link.position
+
+
+def _broken_heads() -> tuple[int, list[Broken]]:
+    store, n = Store(settings.ARTIFACTS_URL), 0
+    broken: list[Broken] = []
+    for name in store.names(HEADS):
+        n, path = n + 1, f"{HEADS}/{name}"
+        try:
+            head = json.loads(store.read_bytes(path))
+            link = AuditLink.objects.filter(position=head["position"]).first()
+            if link is None or link.sha256 != head["sha256"]:
+                broken.append(Broken(f"the chain is not the one of {head['day']}"))
+        except (ArtifactError, ValueError, KeyError):
+            broken.append(Broken(f"{path} cannot be read"))
+    return n, broken

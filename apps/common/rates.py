@@ -1,0 +1,123 @@
+"""How often one caller may ask: token buckets in Redis, shared by all web processes.
+
+A bucket holds as many tokens as may be asked in a minute, and fills as evenly. Callers are a
+credential (an API token or a session), the person behind it, or an address where there is neither.
+What is expensive (exports, reports, tables of everything) takes from a second, smaller bucket.
+While Redis is away nobody is counted: labeling must not stop for that.
+"""
+
+import hashlib
+import logging
+import math
+import re
+from dataclasses import dataclass
+from functools import cache
+
+import redis
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.utils.translation import gettext
+
+from apps.common.errors import TooMany
+from apps.common.http import client_address
+from apps.common.redis_now import redis_now
+from apps.common.refusals import API_ROOT
+
+log = logging.getLogger(__name__)
+MINUTE_S = 60.0
+# A caller's own count: as much as two credentials may ask.
+PERSON_TIMES = 2
+HEAVY = re.compile(r"(\.(csv|jsonl|parquet|zip|pdf)|/(export|exports|report|download)/?)$")
+# KEYS: a bucket. ARGV: how many it holds, how many come in a second. Answers {taken, left × 1000}.
+_TAKE = """
+local size, rate = tonumber(ARGV[1]), tonumber(ARGV[2])
+local time = redis.call('TIME')
+local now = tonumber(time[1]) + tonumber(time[2]) / 1000000
+local kept = redis.call('HMGET', KEYS[1], 'left', 'at')
+local left = tonumber(kept[1]) or size
+left = math.min(size, left + math.max(0, now - (tonumber(kept[2]) or now)) * rate)
+local taken = 0
+if left >= 1 then
+  left, taken = left - 1, 1
+end
+redis.call('HSET', KEYS[1], 'left', left, 'at', now)
+redis.call('EXPIRE', KEYS[1], math.ceil(size / rate) + 1)
+return {taken, math.floor(left * 1000)}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a bucket of `limit` a minute said: whether there was a token, and how many are `left`,
+    in fractions."""
+
+    limit: int
+    left: float
+    ok: bool
+
+    @property
+    def retry_s(self) -> int:
+        """Until there is a token again."""
+        return max(1, math.ceil((1 - self.left) * MINUTE_S / self.limit)) if not self.ok else 0
+
+    @property
+    def headers(self) -> dict[str, str]:
+        full_s = math.ceil((self.limit - self.left) * MINUTE_S / self.limit)
+        said = {
+            "RateLimit-Limit": str(self.limit),
+            "RateLimit-Remaining": str(math.floor(self.left)),
+            "RateLimit-Reset": str(self.retry_s or full_s),
+        }
+        return said | ({} if self.ok else {"Retry-After": str(self.retry_s)})
+
+
+def take(caller: str, limit: int) -> Taken | None:
+    """One token of a caller's bucket of `limit` a minute; None where nobody is counted (`limit` 0,
+    or Redis is away)."""
+    if not limit:
+        return None
+    name = hashlib.blake2b(
+        caller.encode(), key=settings.SECRET_KEY.encode()[:64], digest_size=16
+    ).hexdigest()
+    try:
+        taken, left = _script()(keys=[f"rate:{name}:{limit}"], args=[limit, limit / MINUTE_S])
+    except (redis.RedisError, OSError) as error:
+        log.warning("requests are not counted, Redis is away: %s", type(error).__name__)
+        return None
+    return Taken(limit, left / 1000, bool(taken))
+
+
+@cache
+def _script() -> "redis.commands.core.Script":
+    return redis_now(settings.CACHE_URL).register_script(_TAKE)
+
+
+def take_for(request: HttpRequest, credential: str | None) -> Taken | None:
+    """For a request to the API, or for what is expensive to make; None where neither is asked. The
+    bucket that is emptier where both count."""
+    caller = f"credential {credential}" if credential else f"address {client_address(request)}"
+    found = []
+    if request.path_info.startswith(API_ROOT):
+        limit = settings.API_RATE if credential else settings.API_RATE_UNKNOWN
+        found.append(take(caller, limit))
+    if HEAVY.search(request.path_info) and credential:
+        found.append(take(f"heavy {caller}", settings.HEAVY_RATE))
+    known = [one for one in found if one is not None]
+    return min(known, key=lambda one: (one.ok, one.left / one.limit), default=None)
+
+
+def take_person(person: int) -> Taken | None:
+    """For whoever calls the API, with however many tokens and browsers."""
+    return take(f"person {person}", PERSON_TIMES * settings.API_RATE)
+
+
+def too_often(taken: Taken) -> TooMany:
+    error = TooMany(gettext("Too many requests in a short time. Wait a moment and try again."))
+    error.retry_after = taken.retry_s
+    return error
+
+
+def said(response: HttpResponse, taken: Taken | None) -> HttpResponse:
+    for name, value in (taken.headers if taken else {}).items():
+        response.headers.setdefault(name, value)
+    return response
