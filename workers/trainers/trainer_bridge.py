@@ -253,7 +253,7 @@ def planned(trainer: Any) -> dict[str, float]:
     """How often a training is to pass over its rows, and its learning rate over the root mean
     square of the weights that it trains: vectors, such as norms and biases, are not counted."""
     args, rows = trainer.args, len(trainer.train_dataset)
-    a_pass = max(1, rows / (args.train_batch_size * args.world_size))
+    a_pass = max(1, rows / args.train_batch_size)  # a step's rows, of all processes together
     passes = args.max_steps / a_pass if args.max_steps > 0 else args.num_train_epochs
     found = {"data/passes": float(passes)}
     weights = [p.detach() for p in trainer.model.parameters() if p.requires_grad and p.dim() > 1]
