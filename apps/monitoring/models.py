@@ -124,6 +124,10 @@ class Mute(models.Model):
         return f"mute until {self.until}"
 
 
+def tells_at_first() -> list[str]:
+    return ["incidents"]
+
+
 class Channel(models.Model):
     """Where incidents of a project are told, and which model each stage names: an e-mail address or
     a webhook."""
@@ -150,7 +154,7 @@ class Channel(models.Model):
     secret_before = models.CharField(max_length=80, blank=True)
     secret_before_until = models.DateTimeField(null=True, blank=True)
     least_severity = models.CharField(max_length=8, choices=SEVERITIES, default="warning")
-    tells = models.JSONField(default=list, help_text="values of Tells")
+    tells = models.JSONField(default=tells_at_first, help_text="values of Tells")
     told_until = models.DateTimeField(
         default=timezone.now, help_text="of votes, decisions and datasets"
     )

@@ -1,6 +1,7 @@
 """A channel hears of any of several things; a new secret leaves the one before it some time."""
 
 import django.utils.timezone
+import apps.monitoring.models
 from django.db import migrations, models
 
 HEARD = {
@@ -12,8 +13,8 @@ HEARD = {
 }
 
 
-def convert(apps, schema_editor):
-    for channel in apps.get_model("monitoring", "Channel").objects.all():
+def convert(known, schema_editor):
+    for channel in known.get_model("monitoring", "Channel").objects.all():
         channel.tells = HEARD[channel.told]
         channel.save(update_fields=["tells"])
 
@@ -29,7 +30,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='channel',
             name='tells',
-            field=models.JSONField(default=list, help_text='values of Tells'),
+            field=models.JSONField(default=apps.monitoring.models.tells_at_first, help_text='values of Tells'),
         ),
         migrations.RunPython(convert, migrations.RunPython.noop, elidable=True),
         migrations.RemoveField(model_name='channel', name='told'),
