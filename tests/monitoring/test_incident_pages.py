@@ -229,7 +229,8 @@ def test_a_mute_that_ran_out_mutes_nothing_without_any_job(
 
 def test_a_secret_is_shown_once(project: Project, emil: User, signed_in: SignedIn) -> None:
     client, where = signed_in(emil), "/p/arguments/monitoring/channels/"
-    sent = {"kind": "webhook", "address": "https://example.org/x", "tells": "incidents"}
+    sent = {"kind": "webhook", "address": "https://example.org/x", "least_severity": "warning"}
+    sent["tells"] = "incidents"
     assert client.post(where, sent).status_code == 302
     secret = Channel.objects.get().secret
     assert secret in client.get(where).content.decode()
