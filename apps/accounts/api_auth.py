@@ -37,6 +37,7 @@ class TokenAuth(HttpBearer):
         row = token_get(token_sha256(token))
         now = timezone.now()
         if row is None or not row.user.is_active:
+            _stop(rates.take_unknown(request))
             raise AuthenticationError(message="This token is not known, or was revoked.")
         if row.expires_at is not None and row.expires_at <= now:
             raise AuthenticationError(message=f"This token expired on {row.expires_at:%Y-%m-%d}.")
@@ -49,7 +50,7 @@ class TokenAuth(HttpBearer):
         if row.last_used_at is None or now - row.last_used_at > LAST_USED_EVERY:
             ApiToken.objects.filter(pk=row.pk).update(last_used_at=now)
         request.user = row.user
-        _count(row.user)
+        _stop(rates.take_person(row.user.pk))
         return row.user
 
 
@@ -63,18 +64,20 @@ class BrowserAuth(APIKeyCookie):
 
     def authenticate(self, request: HttpRequest, key: str | None) -> User | None:
         if not request.user.is_authenticated:
+            if key is not None:  # without one the address was counted at the edge
+                _stop(rates.take_unknown(request))
             return None
         if check_csrf(request):
             raise Refused(
                 "The CSRF token is missing or wrong: send it as X-CSRFToken.", code="csrf"
             )
-        _count(request.user)
+        _stop(rates.take_person(request.user.pk))
         return request.user
 
 
-def _count(user: Any) -> None:
-    """Raises `TooMany` where all tokens and browsers of a person together ask too often."""
-    taken = rates.take_person(user.pk)
+def _stop(taken: rates.Taken | None) -> None:
+    """Raises `TooMany` where a bucket was empty: that of a person with all their tokens and
+    browsers, or that of an address that shows unknown ones."""
     if taken is not None and not taken.ok:
         raise rates.too_often(taken)
 

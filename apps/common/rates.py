@@ -6,7 +6,6 @@ What is expensive (exports, reports, tables of everything) takes from a second, 
 While Redis is away nobody is counted: labeling must not stop for that.
 """
 
-import hashlib
 import logging
 import math
 import re
@@ -18,6 +17,7 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext
 
+from apps.common.cache import hashed_key
 from apps.common.errors import TooMany
 from apps.common.http import client_address
 from apps.common.redis_now import redis_now
@@ -76,11 +76,9 @@ def take(caller: str, limit: int) -> Taken | None:
     or Redis is away)."""
     if not limit:
         return None
-    name = hashlib.blake2b(
-        caller.encode(), key=settings.SECRET_KEY.encode()[:64], digest_size=16
-    ).hexdigest()
+    name = hashed_key(caller, "rate", limit)
     try:
-        taken, left = _script()(keys=[f"rate:{name}:{limit}"], args=[limit, limit / MINUTE_S])
+        taken, left = _script()(keys=[name], args=[limit, limit / MINUTE_S])
     except (redis.RedisError, OSError) as error:
         log.warning("requests are not counted, Redis is away: %s", type(error).__name__)
         return None
@@ -95,15 +93,23 @@ def _script() -> "redis.commands.core.Script":
 def take_for(request: HttpRequest, credential: str | None) -> Taken | None:
     """For a request to the API, or for what is expensive to make; None where neither is asked. The
     bucket that is emptier where both count."""
-    caller = f"credential {credential}" if credential else f"address {client_address(request)}"
     found = []
     if request.path_info.startswith(API_ROOT):
-        limit = settings.API_RATE if credential else settings.API_RATE_UNKNOWN
-        found.append(take(caller, limit))
+        found.append(
+            take(f"credential {credential}", settings.API_RATE)
+            if credential
+            else take_unknown(request)
+        )
     if HEAVY.search(request.path_info) and credential:
-        found.append(take(f"heavy {caller}", settings.HEAVY_RATE))
+        found.append(take(f"heavy {credential}", settings.HEAVY_RATE))
     known = [one for one in found if one is not None]
     return min(known, key=lambda one: (one.ok, one.left / one.limit), default=None)
+
+
+def take_unknown(request: HttpRequest) -> Taken | None:
+    """For who shows no credential, or one that nobody has: each made-up token would otherwise have
+    a bucket of its own."""
+    return take(f"address {client_address(request)}", settings.API_RATE_UNKNOWN)
 
 
 def take_person(person: int) -> Taken | None:

@@ -75,6 +75,13 @@ def test_without_a_token_the_clients_address_is_counted_and_not_the_proxys(
     assert ask("203.0.113.6") == 401
 
 
+def test_made_up_tokens_are_counted_by_address(settings: Settings) -> None:
+    settings.API_RATE_UNKNOWN = 3
+    answers = [asked(1, headers={"Authorization": f"Bearer ccd_{n}"})[0] for n in range(4)]
+    assert [one.status_code for one in answers] == [401] * 3 + [429]
+    assert int(answers[-1]["Retry-After"]) >= 1
+
+
 def test_exports_have_a_smaller_bucket_of_their_own(
     project: Project, emil: User, settings: Settings
 ) -> None:

@@ -23,6 +23,7 @@ from workers.artifacts import ArtifactError, Store
 
 FIRST = "0" * 64  # what the first event is hashed with
 SETTLED = timedelta(seconds=30)  # a transaction that is under way may still write an older event
+LATEST = timedelta(days=1)  # longer than any transaction lives
 MOST = 5000  # events of one sealing
 HEADS = "audit/heads"  # folder of the artifact store, a file a day
 _LOCK = 0x61756469  # of sealings: one at a time
@@ -41,6 +42,8 @@ def audit_seal(*, now: datetime | None = None) -> int:
         before, position = (newest.sha256, newest.position) if newest else (FIRST, 0)
         sealed = AuditLink.objects.filter(event=OuterRef("pk"))
         fresh = AuditEvent.objects.filter(~Exists(sealed), at__lte=now - SETTLED).order_by("pk")
+        if newest and (last := AuditEvent.objects.filter(pk=newest.event).first()):
+            fresh = fresh.filter(at__gte=last.at - LATEST)  # and not the whole log every minute
         links = []
         for event in fresh[:MOST]:
             position, before = position + 1, hash_of(before, event)

@@ -18,7 +18,6 @@ from apps.monitoring.services.notifications import iso, page_url, project_tell
 from apps.snapshots.models import Snapshot
 
 SETTLED = timedelta(seconds=30)
-MOST_DATASETS = 20  # of one look
 _Tells = Channel.Tells
 _LOOKED_FOR = (_Tells.VOTES, _Tells.DECISIONS, _Tells.DATASETS)
 
@@ -95,7 +94,7 @@ def _datasets(channel: Channel, since: datetime, until: datetime) -> Said:
                 }
             },
         )
-        for row in rows.order_by("frozen_at", "pk")[:MOST_DATASETS]
+        for row in rows.order_by("frozen_at", "pk")
     ]
 
 
