@@ -110,6 +110,7 @@ lint: $(STAMP) $(BIOME) ## formats, linters, types, import contracts, migrations
 	.node/node_modules/.bin/biome check --error-on-warnings
 	git ls-files 'templates/*.html' | xargs $(BIN)/djade --check --target-version 5.2
 	$(BIN)/djlint templates --lint --quiet
+	$(BIN)/hadolint docker/Dockerfile
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.import_graph
@@ -131,7 +132,7 @@ messages: $(STAMP) ## bring the catalogues in locale/ up to date with what is ma
 	$(BIN)/django-admin compilemessages $(NO_WORDS)
 
 lock: $(STAMP) ## write the lock files again from pyproject.toml
-	$(BIN)/uv pip compile pyproject.toml --extra web --universal --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links --python-version 3.11 --quiet -o requirements/web.lock
+	$(BIN)/uv pip compile pyproject.toml --extra web --extra s3 --universal --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links --python-version 3.11 --quiet -o requirements/web.lock
 	$(BIN)/uv pip compile pyproject.toml --extra web --extra gpu --extra dev --overrides requirements/overrides.txt --universal --no-annotate --no-header --no-emit-index-url --no-emit-find-links --python-version 3.11 -c requirements/web.lock \
 	  | grep -vE '^(torch|nvidia|triton|cuda)' > requirements/train.constraints.txt
 

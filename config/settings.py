@@ -5,6 +5,7 @@ environment through `apps.common.environment`, whose readers refuse what does no
 """
 
 import sys
+from pathlib import Path
 
 import dj_database_url
 from csp.constants import NONE, SELF
@@ -168,7 +169,7 @@ if TESTING:  # a slow hash has no point where passwords open nothing
 
 # --- files -------------------------------------------------------------------------------------
 STATIC_URL = "static/"
-STATIC_ROOT = VAR_DIR / "static"
+STATIC_ROOT = Path(env.text("STATIC_ROOT") or VAR_DIR / "static")
 STATICFILES_DIRS = [BASE_DIR / "static"]
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
@@ -191,7 +192,6 @@ IMPORT_PARSE_SECONDS = env.number("IMPORT_PARSE_SECONDS", 1_800, low=10, high=86
 UPLOAD_PARSE_SECONDS = env.number("UPLOAD_PARSE_SECONDS", 9, low=1, high=600)
 UPLOAD_PARSE_MB = env.number("UPLOAD_PARSE_MB", 1_500, low=500, high=100_000)
 UPLOAD_PARSERS = env.number("UPLOAD_PARSERS", 2, low=1, high=64)
-MEDIA_ROOT = VAR_DIR / "media"
 FILE_UPLOAD_PERMISSIONS = 0o600  # collected static files too; WhiteNoise reads them as their owner
 
 # --- security ----------------------------------------------------------------------------------

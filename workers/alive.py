@@ -2,13 +2,15 @@
 
 `announce(app)` makes a worker beat for every queue it consumes, and the scheduler beat whenever it
 sends what is due: the sign comes from the very loop whose death would matter, not from a thread
-beside it.
+beside it. Where ALIVE_FILE names a file, its time is that of the last sign: whoever runs the
+process can tell without asking Redis, so a broker that is away restarts nobody.
 """
 
 import contextlib
 import os
 import socket
 import time
+from pathlib import Path
 
 import redis
 from celery import Celery
@@ -24,12 +26,16 @@ class Pulse:
         self.names: list[str] = []
         self._due = 0.0
         self._client = redis.Redis.from_url(redis_url, socket_timeout=1, socket_connect_timeout=1)
+        self._file = os.environ.get("ALIVE_FILE", "")
 
     def beat(self) -> None:
         now = time.monotonic()
         if now < self._due or not self.names:
             return
         self._due = now + BEAT_EVERY_SECONDS
+        if self._file:
+            with contextlib.suppress(OSError):
+                Path(self._file).touch()
         who = f"{socket.gethostname()}:{os.getpid()}"
         with contextlib.suppress(redis.RedisError, OSError):
             pipe = self._client.pipeline(transaction=False)

@@ -142,6 +142,14 @@ class Store:
                 return self._fs.open(path, mode)
             return self._fs.open(path, mode, block_size=PART)
 
+    def make_root(self) -> None:
+        """Make the folder, or the bucket, where it is missing."""
+        bucket = bool(self._protocols & _OBJECTS)
+        place = self._root.partition("/")[0] if bucket else self._root
+        with self._clear("", writes=True):
+            if not self._fs.exists(place):
+                self._fs.makedirs(place, exist_ok=True)
+
     def exists(self, relative: str) -> bool:
         with self._clear(relative):
             return self._fs.exists(self._at(relative))
@@ -356,7 +364,8 @@ class Store:
 
     def _unreachable(self, relative: str, error: Exception) -> StoreUnreachable:
         what = " ".join(str(error).split())[:300] or type(error).__name__
-        return StoreUnreachable(f"the artifact store failed at '{relative}': {what}")
+        place = f" at '{relative}'" if relative else ""
+        return StoreUnreachable(f"the artifact store failed{place}: {what}")
 
 
 def _of_a_store(error: Exception) -> bool:

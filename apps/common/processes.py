@@ -22,8 +22,9 @@ from django.conf import settings
 
 from apps.common import environment as env
 from apps.common.embedded import shared_descriptors
-from workers.machine import gpus
+from workers import start
 
+PARTS = ("web", "streams", "events", "imports", "scheduler")  # of the web side, one program each
 STOP_SECONDS = 25.0  # a trainer writes a checkpoint first
 _LONGEST_PAUSE = 30.0
 _AFTER_WEB = 20.0  # at most: they start as soon as a page is answered, see `start_delayed`
@@ -56,40 +57,46 @@ class Program:
 def programs(*, port: int, var: Path, log_level: str) -> list[Program]:
     """Web server, event streams, event and import workers, training workers, scheduler, scorer and
     answerer of a machine."""
-    python = sys.executable
-
-    def celery(app: str, *words: str) -> tuple[str, ...]:
-        return (python, "-m", "celery", "-A", app, *words, "--loglevel", log_level)
-
-    def worker(app: str, name: str, queues: str) -> tuple[str, ...]:
-        return celery(
-            app,
-            *("worker", "-n", f"{name}@%h", "-Q", queues, "-P", "prefork", "-c", "1"),
-            *("--without-gossip", "--without-mingle"),
-        )
-
     # Several processes of threads that spin for each other slow a small machine many times over.
     few = {} if os.environ.get("OMP_NUM_THREADS") else {"OMP_NUM_THREADS": "1"}
-    (var / "beat").mkdir(parents=True, exist_ok=True)
-    classes = "gpu,cpu" if gpus() else "cpu"  # what waits for a GPU is not run without one
+    lean = {"events": few, "imports": few}
     others = [
-        Program(
-            "events", worker("config.celery", "events", "events,default"), few, stops_last=True
+        *(
+            Program(part, argv(part, var=var, log_level=log_level), lean.get(part, {}))
+            for part in ("events", "imports", "scheduler")
         ),
-        # Of their own, so that a long import or a large fit holds up neither events nor sweeps.
-        Program("imports", worker("config.celery", "imports", "imports,statistics"), few),
-        Program("scheduler", celery("config.celery", "beat", "-s", str(var / "beat" / "schedule"))),
-        Program("train", worker("workers.celery", "train", classes)),
-        Program("short", worker("workers.celery", "short", "short")),
-        # No Celery: a task could not put requests of several callers into one batch.
-        Program("scorer", (python, "-m", "workers.scoring"), {"LOG_LEVEL": log_level}),
-        Program("answerer", (python, "-m", "workers.answering"), {"LOG_LEVEL": log_level}),
+        *(
+            Program(part, start.argv(part, log_level=log_level), {"LOG_LEVEL": log_level})
+            for part in start.PARTS
+        ),
     ]
     return [
         *web_programs(port=port, log_level=log_level, environment=few),
         replace(stream_program(log_level=log_level, environment=few), delay=_AFTER_WEB),
-        *(replace(program, delay=_AFTER_WEB) for program in others),
+        *(
+            replace(program, delay=_AFTER_WEB, stops_last=program.name == "events")
+            for program in others
+        ),
     ]
+
+
+def argv(part: str, *, var: Path, log_level: str, host: str = "127.0.0.1") -> tuple[str, ...]:
+    """The start line of one of `PARTS`; for `web`, one server with all of its processes."""
+    if part == "web":
+        return _granian(settings.PORT, _web_workers(), log_level, host=host)
+    if part == "streams":
+        return _uvicorn(log_level, host=host)
+    if part == "scheduler":
+        (var / "beat").mkdir(parents=True, exist_ok=True)
+        schedule = str(var / "beat" / "schedule")
+        return start.celery("config.celery", "beat", "-s", schedule, log_level=log_level)
+    # Imports apart, so that a long one or a large fit holds up neither events nor sweeps.
+    queues = {"events": "events,default", "imports": "imports,statistics"}[part]
+    return start.celery_worker("config.celery", part, queues, log_level=log_level)
+
+
+def _web_workers() -> int:
+    return env.number("WEB_WORKERS", min(max(os.cpu_count() or 1, 4), 8), low=2, high=128)
 
 
 def web_programs(*, port: int, log_level: str, environment: dict[str, str]) -> list[Program]:
@@ -98,7 +105,7 @@ def web_programs(*, port: int, log_level: str, environment: dict[str, str]) -> l
     A process that dies is replaced by its server while the others go on; a server that dies, or
     gives up because one process keeps dying, is replaced by the supervisor while the other runs on.
     """
-    workers = env.number("WEB_WORKERS", min(max(os.cpu_count() or 1, 4), 8), low=2, high=128)
+    workers = _web_workers()
     pool = {"DATABASE_POOL": "1"} | environment
     return [
         # Killed at our death: its port must be free when the next supervisor comes.
@@ -109,17 +116,22 @@ def web_programs(*, port: int, log_level: str, environment: dict[str, str]) -> l
 
 def stream_program(*, log_level: str, environment: dict[str, str]) -> Program:
     """Event streams of pages that are looked at; one process serves thousands."""
-    argv = (
+    pool = {"DATABASE_POOL": "1"} | environment
+    return Program("streams", _uvicorn(log_level), pool, at_our_death=signal.SIGKILL)
+
+
+def _uvicorn(log_level: str, *, host: str = "127.0.0.1") -> tuple[str, ...]:
+    return (
         *(sys.executable, "-m", "uvicorn", "config.asgi:application"),
-        *("--host", "127.0.0.1", "--port", str(settings.STREAM_PORT)),
+        *("--host", host, "--port", str(settings.STREAM_PORT)),
         *("--ws", "none", "--no-access-log", "--no-proxy-headers", "--no-server-header"),
         *("--timeout-graceful-shutdown", "1", "--log-level", log_level.lower()),
     )
-    pool = {"DATABASE_POOL": "1"} | environment
-    return Program("streams", argv, pool, at_our_death=signal.SIGKILL)
 
 
-def _granian(port: int, workers: int, log_level: str) -> tuple[str, ...]:
+def _granian(
+    port: int, workers: int, log_level: str, *, host: str = "127.0.0.1"
+) -> tuple[str, ...]:
     return (
         sys.executable,
         "-m",
@@ -128,7 +140,7 @@ def _granian(port: int, workers: int, log_level: str) -> tuple[str, ...]:
         "wsgi",
         "config.wsgi:application",
         "--host",
-        "127.0.0.1",
+        host,
         "--port",
         str(port),
         "--workers",

@@ -20,7 +20,7 @@ from django.urls import NoReverseMatch, reverse
 from apps.common import registry
 from apps.common.processes import stream_program
 
-CONFIGURATION = Path(settings.BASE_DIR) / "docker/nginx/concord.conf"
+CONFIGURATION = Path(settings.BASE_DIR) / "docker/nginx/concord.conf.template"
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
 START_SECONDS = 60
 
@@ -54,14 +54,30 @@ def running(argv: list[str], port: int, **environment: str) -> Iterator[None]:
         process.wait(30)
 
 
+def filled_in(**values: str) -> str:
+    """The template as envsubst fills it in; a variable without a value, or one too many, is an
+    error."""
+    text = CONFIGURATION.read_text()
+    text = text[text.index("upstream concord {") :]  # the comment above shows its variables
+    assert set(re.findall(r"\$\{(\w+)\}", text)) == set(values)
+    return re.sub(r"\$\{(\w+)\}", lambda found: values[found[1]], text)
+
+
 def as_shipped(folder: Path, *, port: int, upstream: int, streams: int) -> str:
     """The configuration without certificates, on a port of the test, with a short patience."""
-    text = CONFIGURATION.read_text()
+    text = filled_in(
+        CONCORD_HOST="concord.example.org",
+        CONCORD_WEB=f"127.0.0.1:{upstream}",
+        CONCORD_STREAMS=f"127.0.0.1:{streams}",
+        CONCORD_HTTP="80",
+        CONCORD_HTTPS="443",
+        CONCORD_TLS=str(folder),
+        CONCORD_UPLOAD_MB="201",
+        CONCORD_MONITORING="127.0.0.1",
+    )
     text = re.sub(r".*(listen \[::\]|# plain|ssl_).*\n", "", text)
     text = re.sub(r"listen 443 .*", f"listen 127.0.0.1:{port};", text)
     text = re.sub(r"server \{\s+server_name[^}]+return 301[^}]+\}", "", text)
-    text = text.replace("127.0.0.1:8000", f"127.0.0.1:{upstream}")
-    text = text.replace("127.0.0.1:8001", f"127.0.0.1:{streams}")
     assert "client_header_timeout 10s;" in text
     text = text.replace("client_header_timeout 10s;", "client_header_timeout 1s;")
     # nginx of root starts workers of another person, who may not write into a test's folder.
