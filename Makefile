@@ -132,7 +132,7 @@ messages: $(STAMP) ## bring the catalogues in locale/ up to date with what is ma
 	$(BIN)/django-admin compilemessages $(NO_WORDS)
 
 lock: $(STAMP) ## write the lock files again from pyproject.toml
-	$(BIN)/uv pip compile pyproject.toml --extra web --extra s3 --universal --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links --python-version 3.11 --quiet -o requirements/web.lock
+	$(BIN)/uv pip compile pyproject.toml --extra web --extra s3 --extra observability --universal --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links --python-version 3.11 --quiet -o requirements/web.lock
 	$(BIN)/uv pip compile pyproject.toml --extra web --extra gpu --extra dev --overrides requirements/overrides.txt --universal --no-annotate --no-header --no-emit-index-url --no-emit-find-links --python-version 3.11 -c requirements/web.lock \
 	  | grep -vE '^(torch|nvidia|triton|cuda)' > requirements/train.constraints.txt
 

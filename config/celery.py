@@ -10,6 +10,7 @@ import os
 from celery import Celery
 from kombu import Exchange, Queue
 
+from workers import logs
 from workers.alive import announce
 from workers.contract import wire
 from workers.contract.broker import broker_settings
@@ -155,3 +156,4 @@ app.conf.update(
 )
 app.autodiscover_tasks()
 announce(app)
+logs.announce(with_django=True)

@@ -13,6 +13,7 @@ from csp.constants import NONE, SELF
 from apps.common import environment as env
 from apps.common import mail
 from apps.common.scratch import scratch_dir
+from workers import logs
 
 BASE_DIR = env.ROOT
 VAR_DIR = env.private_folder(env.var_dir())
@@ -283,24 +284,16 @@ TIME_ZONE = "UTC"
 USE_I18N = True
 USE_TZ = True
 
-LOGGING = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "formatters": {
-        "line": {"format": "{asctime} {levelname:<7} {name}: {message}", "style": "{"},
-    },
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
-    "root": {"handlers": ["console"], "level": LOG_LEVEL},
-    "loggers": {
+LOGGING = logs.configuration(
+    level=LOG_LEVEL,
+    style=env.choice("LOG_FORMAT", logs.LINES, logs.STYLES),
+    loggers={
         # Refusals have one line of concord.denied, with the person and the address.
         "django.request": {"level": "ERROR"},
         "django.security": {"level": "CRITICAL"},
         "concord.denied": {"level": "ERROR" if TESTING else "INFO"},
         "django.db.backends": {"level": "INFO"},
-        # Lines for every batch of events and every beat would drown the rest; failures are told.
-        "celery.beat": {"level": "WARNING"},
-        "celery.worker.strategy": {"level": "WARNING"},
-        "celery.app.trace": {"level": "WARNING"},
+        **logs.QUIET,
     },
-}
+)
 SILENCED_SYSTEM_CHECKS: list[str] = []

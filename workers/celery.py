@@ -11,7 +11,7 @@ from celery import Celery
 from celery.signals import worker_process_init, worker_shutting_down
 from kombu import Exchange, Queue
 
-from workers import fleet
+from workers import fleet, logs
 from workers.alive import announce
 from workers.contract import wire
 from workers.contract.broker import broker_settings
@@ -32,6 +32,7 @@ app.conf.update(
 )
 announce(app)
 fleet.announce(app)
+logs.announce(with_django=False)
 
 # One byte shared with the forked pool processes: the main process hears that the worker is to
 # shut down, the supervisor in the pool must know.

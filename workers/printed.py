@@ -9,10 +9,11 @@ and in bytes an attempt: a loop that prints fills the file, not the database.
 import os
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from workers.contract.events import OUTPUT, Event, Log
+from workers.redaction import redacted
 
 OUTPUT_FILE = "trainer.log"
 EVERY_S = 1.0
@@ -20,25 +21,7 @@ MOST_LINES = 50  # of a look; the newest
 LONGEST_LINE = 1_000  # characters
 MOST_BYTES = 500_000  # of an attempt
 _BLOCK = 200_000
-_SECRET_NAMES = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|KEY$|KEY_")
-_LEAST_SECRET = 8  # characters; a shorter value would be found in ordinary words
-_SECRET_TEXTS = (
-    (re.compile(r"\b(hf_|sk-|ghp_|AKIA)[A-Za-z0-9_-]{8,}"), "[secret]"),
-    (re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}"), r"\1 [secret]"),
-    (re.compile(r"(\w+://[^\s/:@]*):[^\s/@]+@"), r"\1:[secret]@"),
-)
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
-
-
-def redacted(text: str, environment: Mapping[str, str]) -> str:
-    """`text` without values of variables that are secret by their names, and without what looks
-    like a token or a password in an address."""
-    for name, value in environment.items():
-        if len(value) >= _LEAST_SECRET and _SECRET_NAMES.search(name.upper()):
-            text = text.replace(value, "[secret]")
-    for pattern, instead in _SECRET_TEXTS:
-        text = pattern.sub(instead, text)
-    return text
 
 
 class Printed:

@@ -22,6 +22,7 @@ import redis
 from workers.alive import Pulse
 from workers.contract.channel import ANSWER, Channel, to_json
 from workers.contract.wire import ContractError
+from workers.logs import start_logging
 
 WAIT_MS = 1000  # for a first request
 LINGER_MS = 5  # for company, while a batch has fewer rows than it should
@@ -214,9 +215,7 @@ class Keeper(threading.Thread):
 
 def connected() -> redis.Redis | None:
     """Where requests wait, with logging set up; None, and said so, where REDIS_URL is not set."""
-    logging.basicConfig(
-        level=os.environ.get("LOG_LEVEL") or "INFO", format="%(levelname)s %(name)s %(message)s"
-    )
+    start_logging()
     url = os.environ.get("REDIS_URL", "")
     if not url:
         log.error("REDIS_URL is not set: nobody can ask")

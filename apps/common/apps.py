@@ -8,6 +8,7 @@ class CommonConfig(AppConfig):
     label = "common"
 
     def ready(self) -> None:
-        from apps.common import health, web_tasks  # noqa: F401 - signs what this side sends
+        from apps.common import health, observability, web_tasks  # noqa: F401 - signs
 
         health.register()
+        observability.start()

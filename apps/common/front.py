@@ -11,8 +11,9 @@ from django.db import connections
 from django.http import HttpRequest, HttpResponse, UnreadablePostError
 from django.utils import translation
 from django.utils.translation import gettext
+from structlog.contextvars import bind_contextvars, clear_contextvars
 
-from apps.common import rates, registry
+from apps.common import observability, rates, registry
 from apps.common.admission import STRANGERS, Admission, Floods, Limits, too_many
 from apps.common.errors import DomainError, TooLarge, TooMany, Unavailable
 from apps.common.http import peer_is_proxy
@@ -26,6 +27,7 @@ from apps.common.refusals import (
     refused,
 )
 from apps.common.views import livez, readyz
+from workers import logs
 
 Next = Callable[[HttpRequest], HttpResponse]
 
@@ -33,7 +35,11 @@ KB, MB = 1024, 1024 * 1024
 ANONYMOUS_BYTES = 64 * KB  # a name and a password
 ANONYMOUS_BODIES = 4  # read at once in a process: a slow body holds a thread until it ends
 ENVELOPE_BYTES = MB  # what a form adds to the file in it
-_FORWARDED = ("HTTP_X_FORWARDED_FOR", "HTTP_X_FORWARDED_PROTO", "HTTP_X_FORWARDED_HOST")
+_REQUEST_ID = "HTTP_X_REQUEST_ID"
+_FORWARDED = (
+    *("HTTP_X_FORWARDED_FOR", "HTTP_X_FORWARDED_PROTO", "HTTP_X_FORWARDED_HOST"),
+    _REQUEST_ID,
+)
 _DENIED = frozenset({400, 401, 403, 404, 408, 411, 413, 429})
 _PROBES = {"/livez": livez, "/readyz": readyz}
 _PLACE = "concord.place"  # of a request's META
@@ -45,7 +51,8 @@ _anonymous_bodies = threading.BoundedSemaphore(ANONYMOUS_BODIES)
 
 
 class EdgeMiddleware:
-    """First of all: headers that only a proxy of ours may set, floods, and the log of denials."""
+    """First of all: headers that only a proxy of ours may set, the request's id in every line of
+    the log, floods, and the log of denials."""
 
     def __init__(self, get_response: Next) -> None:
         self.get_response = get_response
@@ -54,6 +61,23 @@ class EdgeMiddleware:
         if not peer_is_proxy(request):
             for name in _FORWARDED:
                 request.META.pop(name, None)
+        id = logs.request_id(request.META.get(_REQUEST_ID))
+        clear_contextvars()
+        bind_contextvars(request=id)
+        try:
+            with observability.request_span(request.method or "") as span:
+                response = self._answer(request)
+                match = request.resolver_match
+                page = match.view_name if match else ""
+                observability.name_span(span, request.method or "", page, response.status_code, id)
+            if response.status_code in _DENIED:
+                log_denied(request, response.status_code)
+        finally:
+            clear_contextvars()
+        response["X-Request-ID"] = id
+        return response
+
+    def _answer(self, request: HttpRequest) -> HttpResponse:
         credential = request.META.get("HTTP_AUTHORIZATION") or request.COOKIES.get(
             settings.SESSION_COOKIE_NAME
         )
@@ -70,8 +94,6 @@ class EdgeMiddleware:
             finally:
                 floods.leave(credential)
         rates.said(response, taken)
-        if response.status_code in _DENIED:
-            log_denied(request, response.status_code)
         return response
 
 
@@ -121,6 +143,7 @@ class FrontMiddleware:
     def process_view(self, request: HttpRequest, *_: Any) -> HttpResponse | None:
         """Here the address is resolved, so that uploads and votes are known as such."""
         name = request.resolver_match.view_name if request.resolver_match else ""
+        bind_contextvars(page=name)
         with browser_language(request):
             return self._settle(request, name)
 
