@@ -235,7 +235,7 @@ def audit_log(
             at=event.at,
             person=event.actor.username if event.actor else "",
             action=event.action,
-            subject=event.subject,
+            subject=event.shown_subject,
             sentence=line.words,
             details=event.details,
         )

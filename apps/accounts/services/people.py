@@ -31,12 +31,12 @@ def sign_in_failed(*, username: str, address: str, failures: int) -> None:
         return
     if count_up("sign-in:recorded") > MOST_FAILURES_RECORDED:
         return
-    known = person_named(username) is not None
+    known = person_named(username)
     audit_record(
         action="user.sign_in_failed",
         actor=None,
-        subject=username.strip() if known else "",
-        details={"address": address, "failures": failures, "known": known},
+        subject=known or "",
+        details={"address": address, "failures": failures, "known": known is not None},
     )
 
 
@@ -47,7 +47,7 @@ def password_changed(*, user: User, by: User | None) -> int:
     tokens = list(ApiToken.objects.select_for_update().filter(user=user, revoked_at__isnull=True))
     for token in tokens:
         token_revoke(token=token, by=by)
-    audit_record(action="user.password_changed", actor=by, subject=user.username)
+    audit_record(action="user.password_changed", actor=by, subject=user)
     return len(tokens)
 
 
@@ -90,7 +90,7 @@ def user_create(
     except IntegrityError as error:  # somebody took it in the same moment
         by_email = "user_email" in str(error)
         raise _email_taken() if by_email else _name_taken(username) from None
-    audit_record(action="user.created", actor=None, subject=user.username)
+    audit_record(action="user.created", actor=None, subject=user)
     return user, password
 
 
@@ -120,7 +120,7 @@ def first_admin_create(*, token: str, username: str, email: str, password: str) 
     user, _ = user_create(username=username, email=email, password=password)
     user.is_superuser = user.is_staff = True
     user.save(update_fields=["is_superuser", "is_staff"])
-    audit_record(action="site.set_up", actor=user, subject=user.username)
+    audit_record(action="site.set_up", actor=user, subject=user)
     return user
 
 
@@ -140,7 +140,7 @@ def user_activate(*, user: User, active: bool, by: User) -> None:
         user.is_active = active
         user.save(update_fields=["is_active"])
         action = "user.reactivated" if active else "user.deactivated"
-        audit_record(action=action, actor=by, subject=user.username)
+        audit_record(action=action, actor=by, subject=user)
 
 
 @transaction.atomic
@@ -158,7 +158,7 @@ def user_rights_set(*, user: User, site_admin: bool, creates: bool, by: User) ->
         user.may_create_projects = creates
         user.save(update_fields=["is_superuser", "is_staff", "may_create_projects"])
         details = {"site_admin": site_admin, "may_create_projects": creates}
-        audit_record(action="user.rights_changed", actor=by, subject=user.username, details=details)
+        audit_record(action="user.rights_changed", actor=by, subject=user, details=details)
 
 
 def password_link_make(*, user: User, by: User, project: Project | None = None) -> str:
@@ -169,7 +169,7 @@ def password_link_make(*, user: User, by: User, project: Project | None = None) 
         "account_reset_password_from_key",
         args=[user_pk_to_url_str(user), EmailAwarePasswordResetTokenGenerator().make_token(user)],
     )
-    audit_record(action="user.password_link_made", actor=by, project=project, subject=user.username)
+    audit_record(action="user.password_link_made", actor=by, project=project, subject=user)
     return path
 
 

@@ -214,6 +214,6 @@ def _record(action: str, discard: Discard, by: User, n_changed: int) -> None:
         action=action,
         actor=by,
         project=discard.project,
-        subject=discard.annotator.username,
+        subject=discard.annotator,
         details=details | discard.filters,
     )

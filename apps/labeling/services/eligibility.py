@@ -339,7 +339,7 @@ def _record(action: str, actor: User, annotator: Annotator, details: dict[str, A
         action=action,
         actor=actor,
         project=annotator.project,
-        subject=annotator.user.username,
+        subject=annotator.user,
         details=details,
     )
 

@@ -163,7 +163,7 @@ def look_sign(
                 actor=by,
                 project=snapshot.project,
                 subject=snapshot.pk,
-                details={"split": split, "look": look, "for": person.username, "reason": reason},
+                details={"split": split, "look": look, "for": person, "reason": reason},
             )
     except IntegrityError as error:
         raise Conflict(

@@ -19,7 +19,7 @@ class Command(BaseCommand):
         found = audit_verify()
         self.stdout.write(
             f"{found.sealed:,} events in the chain, {found.unsealed:,} not yet, "
-            f"{found.heads:,} daily heads."
+            f"{found.heads:,} daily heads; an erasure took texts out of {found.erased:,} events."
         )
         for one in found.broken[:SHOWN]:
             self.stdout.write(f"event {one.event}: {one.what}" if one.event else one.what)
