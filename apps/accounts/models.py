@@ -40,6 +40,7 @@ class User(AbstractUser):
     time_zone = models.CharField(
         max_length=64, blank=True, default="", db_default="", help_text="empty: the browser's"
     )
+    erasure_asked_at = models.DateTimeField(null=True, blank=True, help_text="by the person")
     erased_at = models.DateTimeField(null=True, blank=True, help_text="their data are gone")
 
     class Meta:
@@ -282,6 +283,16 @@ class AuditLink(models.Model):
 
     def __str__(self) -> str:
         return f"{self.position}: {self.sha256[:12]}"
+
+
+class AuditCursor(models.Model):
+    """How far the chain has been sent to `name`, by position."""
+
+    name = models.CharField(max_length=20, primary_key=True)
+    position = models.BigIntegerField(default=0)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.position}"
 
 
 class Notice(models.Model):

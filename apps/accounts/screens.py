@@ -16,6 +16,9 @@ from apps.common.registry import Named
 # names are of `AuditEvent.details`. {changes} says each changed field with both values.
 SENTENCES: dict[str, str] = {
     "audit.resealed": "wrote the chain of the audit log again, over {links} events",
+    "access.refused": "was refused {what} ({status} {reason}), {times} times in a quarter of an "
+    "hour",
+    "audit.exported": "exported {events} events of the audit log",
     "adversarial.opened": "opened an adversarial round on {subject} with {pairs} pairs",
     "alert.acknowledged": "acknowledged the alert {rule} at step {step} of {subject}",
     "annotator.disqualified": "asked {subject} to qualify again",
@@ -60,6 +63,7 @@ SENTENCES: dict[str, str] = {
     "incident.acknowledged": "acknowledged the incident {subject}",
     "incident.resolved": "resolved the incident {subject}",
     "inbox.closed": "closed {answers} flagged answers of {subject} without a verdict",
+    "consent.given": "agreed to version {version} of what answers are used for",
     "constitution.saved": "saved version {version} of the constitution: {note}",
     "invitation.accepted": "joined by the invitation {subject}, as {role}",
     "invitation.created": "invited {subject} as {role}",
@@ -89,6 +93,14 @@ SENTENCES: dict[str, str] = {
     "pairs.selected": "chose {pairs} of {candidates} generated pairs of {subject} for the label "
     "queue",
     "pairs.taken_back": "took {pairs} generated pairs of {subject} out of the label queue",
+    "person.erased": "erased {subject}: votes {votes}, remarks {remarks}",
+    "person.erased_again": "erased {subject} again after a restore: votes {votes}, "
+    "remarks {remarks}",
+    "person.erasure_asked": "asked to be erased",
+    "person.erasure_done": "finished the erasure of {subject}: {discarded} votes discarded, "
+    "{remarks} remarks, {texts} texts and {events} events cleared",
+    "person.erasure_not_asked": "no longer asked to be erased",
+    "person.exported": "exported the data of {subject}: {rows} rows",
     "playground.sent": "sent a pair of the playground to people ({subject})",
     "playground.taken_back": "took a pair of the playground out of the label queue ({subject})",
     "project.archived": "archived the project",
@@ -162,6 +174,8 @@ SENTENCES: dict[str, str] = {
     "fewer",
     "selection.replay_started": "started a replay of how votes are saved by choosing pairs",
     "snapshot.looks_limited": "set how many looks at {split} of {subject} are free: {looks}",
+    "snapshot.split_read": "read the private split {split} of {subject} ({purpose})",
+    "user.profile_changed": "changed their own {fields}",
     "snapshot.private_read": "downloaded the private split {split} of {subject}",
     "stage.promoted": "made {subject} name {model}, {share} % of the traffic",
     "stage.reverted": "reverted {subject} to {model}: {reason}",

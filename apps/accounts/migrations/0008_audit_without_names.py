@@ -168,6 +168,11 @@ class Migration(migrations.Migration):
     operations = [
         migrations.AddField(
             model_name="user",
+            name="erasure_asked_at",
+            field=models.DateTimeField(blank=True, help_text="by the person", null=True),
+        ),
+        migrations.AddField(
+            model_name="user",
             name="erased_at",
             field=models.DateTimeField(blank=True, help_text="their data are gone", null=True),
         ),

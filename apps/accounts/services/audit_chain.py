@@ -29,7 +29,7 @@ LATEST = timedelta(days=1)  # longer than any transaction lives
 MOST = 5000  # events of one sealing
 HEADS = "audit/heads"  # folder of the artifact store, a file a day
 RESEALED = "audit.resealed"  # once, by the migration that took texts out of what is hashed
-ERASED = "person.erased"
+ERASED = ("person.erased", "person.erased_again")
 NEVER = datetime.min.replace(tzinfo=UTC)
 _LOCK = 0x61756469  # of sealings: one at a time
 _READ = 2000
@@ -159,7 +159,7 @@ def _broken_before(resealed: AuditEvent | None) -> Iterator[Broken]:
 
 def _broken_links() -> Iterator[Broken]:
     before, position = FIRST, 0
-    erasures = dict(AuditEvent.objects.filter(action=ERASED).values_list("pk", "at"))
+    erasures = dict(AuditEvent.objects.filter(action__in=ERASED).values_list("pk", "at"))
     rows = AuditLink.objects.order_by("position").iterator(chunk_size=_READ)
     while part := list(islice(rows, _READ)):
         events = AuditEvent.objects.in_bulk([link.event for link in part])

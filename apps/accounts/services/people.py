@@ -1,13 +1,16 @@
 """People: made, deactivated, their passwords and failed sign-ins."""
 
+import hashlib
 import secrets
+from collections.abc import Sequence
+from contextlib import suppress
 
 from allauth.account.forms import EmailAwarePasswordResetTokenGenerator
 from allauth.account.utils import user_pk_to_url_str
 from django.conf import settings
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
-from django.db import IntegrityError, connection, transaction
+from django.db import DatabaseError, IntegrityError, connection, transaction
 from django.urls import reverse
 from django.utils.crypto import constant_time_compare, salted_hmac
 from django.utils.translation import gettext
@@ -38,6 +41,48 @@ def sign_in_failed(*, username: str, address: str, failures: int) -> None:
         subject=known or "",
         details={"address": address, "failures": failures, "known": known is not None},
     )
+
+
+def access_refused(
+    *,
+    person: User | None,
+    project: Project | None,
+    what: str,
+    status: int,
+    reason: str,
+    address: str,
+) -> None:
+    """Counted by person (or address, of strangers) and view; recorded as seldom as failed
+    sign-ins, so that nobody fills the log by asking."""
+    who = f"person:{person.pk}" if person else f"address:{address}"
+    times = count_up(f"refused:{hashlib.sha256(f'{who}:{what}'.encode()).hexdigest()}")
+    if times not in _RECORDED_FAILURES or count_up("refused:recorded") > MOST_FAILURES_RECORDED:
+        return
+    with suppress(DatabaseError):  # the answer stands, recorded or not
+        audit_record(
+            action="access.refused",
+            actor=person,
+            project=project,
+            details={
+                "what": what,
+                "status": status,
+                "reason": reason[:60],
+                "times": times,
+                "address": address,
+            },
+        )
+
+
+@transaction.atomic
+def profile_changed(*, user: User, fields: Sequence[str]) -> None:
+    """The names of what the person changed of their own account, without the values."""
+    if fields:
+        audit_record(
+            action="user.profile_changed",
+            actor=user,
+            subject=user,
+            details={"fields": ", ".join(sorted(fields))},
+        )
 
 
 @transaction.atomic
@@ -134,6 +179,8 @@ def user_activate(*, user: User, active: bool, by: User) -> None:
     """A deactivated person is out with the next request, tokens too; what they did stays."""
     if user.is_imported:
         raise Conflict(f"{user} was imported and cannot sign in.", code="imported")
+    if user.erased_at is not None:
+        raise Conflict("They were erased and cannot sign in.", code="erased")
     if user == by:
         raise Conflict("Somebody else has to deactivate you.", code="yourself")
     if user.is_active != active:

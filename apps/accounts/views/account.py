@@ -62,6 +62,7 @@ def profile(request: Request) -> HttpResponse:
         request.user.refresh_from_db()
         return _page(request, 422, profile_form=form)
     form.save()
+    services.profile_changed(user=request.user, fields=form.changed_data)
     messages.success(request, gettext("Saved."))
     return redirect("accounts:account")
 
