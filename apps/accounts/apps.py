@@ -32,7 +32,10 @@ class AccountsConfig(AppConfig):
             *("account_reset_password_from_key", "accounts:sign_in", "accounts:sign_out"),
             *(f"accounts:{name}" for name in ("invitation", "projects", "project", "account")),
             *(f"accounts:{name}" for name in ("profile", "theme", "password")),
-            *(f"accounts:{name}" for name in ("token_create", "token_revoke")),
+            *(
+                f"accounts:{name}"
+                for name in ("token_create", "token_revoke", "own_data", "erasure_ask")
+            ),
         )
         admins = frozenset({"admin"})
         setup_step_add(

@@ -151,7 +151,7 @@ class LabelingConfig(AppConfig):
                 f"labeling:{name}"
                 for name in ("withdraw", "answers", "questions", "opt_outs", "hours")
             ),
-            *(f"labeling:{name}" for name in ("guidelines", "acknowledge")),
+            *(f"labeling:{name}" for name in ("guidelines", "acknowledge", "consent")),
             *(f"labeling:qualification{step}" for step in ("", "_start", "_answer")),
             *(f"labeling:{name}" for name in ("rate", "rate_submit", "rate_skip")),
             *(f"labeling:{name}" for name in ("ratings_mine", "rating_change")),

@@ -47,7 +47,7 @@ def erasure_ask(request: Request) -> HttpResponse:
 
 
 @never_cache
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 def person_erase(request: Request, user_id: int) -> HttpResponse:
     """What it would change, then the erasure."""
     _require_site_admin(request)
