@@ -1,4 +1,4 @@
-"""Before somebody is erased: which frozen datasets hold their votes, and what refreezing changes."""
+"""Before an erasure: which frozen datasets hold the votes, and what refreezing changes."""
 
 from typing import Any
 
