@@ -50,6 +50,16 @@ app.conf.update(
             "schedule": 60.0,
             "options": {"queue": wire.QUEUE_DEFAULT, "expires": 60.0},
         },
+        "forward-audit-log": {
+            "task": "apps.accounts.tasks.forward_audit_log",
+            "schedule": 60.0,
+            "options": {"queue": wire.QUEUE_DEFAULT, "expires": 60.0},
+        },
+        "write-erasures": {
+            "task": "apps.accounts.tasks.write_erasures",
+            "schedule": 3600.0,
+            "options": {"queue": wire.QUEUE_DEFAULT, "expires": 3600.0},
+        },
         "tell-activity": {
             "task": "apps.monitoring.tasks.tell_activity",
             "schedule": 60.0,

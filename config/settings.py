@@ -243,6 +243,7 @@ DEFAULT_FROM_EMAIL = SERVER_EMAIL = env.text(
 )
 # Hosts inside a private network to which alerts may be posted: a name, or name:port.
 WEBHOOK_HOSTS = env.words("WEBHOOK_HOSTS")
+AUDIT_SYSLOG = env.syslog("AUDIT_SYSLOG")
 
 # --- Celery ------------------------------------------------------------------------------------
 CELERY_BROKER_URL = REDIS_URL

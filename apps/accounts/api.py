@@ -4,6 +4,7 @@ from datetime import date, datetime
 from typing import Any
 
 from django.http import HttpRequest
+from django.http.response import HttpResponseBase
 from django.urls import reverse
 from ninja import Field, Query, Router, Schema, Status
 
@@ -12,7 +13,8 @@ from apps.accounts.api_auth import needs
 from apps.accounts.models import Invitation, Membership, Project, Role, User
 from apps.accounts.permissions import ADMIN, READERS, project_for
 from apps.accounts.services.invitations import MAX_DAYS
-from apps.common.errors import Missing
+from apps.common.errors import Missing, Refused
+from apps.common.row_files import FILE_SENT, MEDIA, Export, download_response
 
 router = Router(tags=["projects and people"])
 ADMINS = frozenset({ADMIN})
@@ -235,12 +237,32 @@ def audit_log(
             at=event.at,
             person=event.actor.username if event.actor else "",
             action=event.action,
-            subject=event.subject,
+            subject=event.shown_subject,
             sentence=line.words,
             details=event.details,
         )
         for event, line in zip(events, screens.audit_lines(project, events), strict=True)
     ]
+
+
+@router.get(
+    "/audit-log",
+    auth=needs("admin"),
+    summary="Every sealed event of the site with the hashes of the chain, as JSON Lines",
+    openapi_extra=FILE_SENT,
+)
+def site_audit_log(
+    request: HttpRequest,
+    after: int = Query(0, ge=0, description="the position of the last event you have"),
+) -> HttpResponseBase:
+    """For administrators of the site. `manage.py audit_verify --file` checks what is sent."""
+    if not request.user.is_superuser:
+        raise Refused("This is for administrators of the site.")
+    return download_response(
+        Export(
+            "audit-log.jsonl", MEDIA["jsonl"], services.audit_jsonl(by=request.user, after=after)
+        )
+    )
 
 
 @router.get(

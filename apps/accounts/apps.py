@@ -21,10 +21,10 @@ class AccountsConfig(AppConfig):
 
     def ready(self) -> None:
         from apps.accounts.middleware import session_begins
-        from apps.accounts.screens import people_named
+        from apps.accounts.screens import invitations_named
         from apps.accounts.services.people import set_up_line
 
-        audit_subjects_add(("annotator", "membership", "qualification", "user"), people_named)
+        audit_subjects_add(("invitation",), invitations_named)
         start_line_add(set_up_line)
         user_logged_in.connect(session_begins, dispatch_uid="accounts.session_begins")
         translated(
@@ -32,7 +32,10 @@ class AccountsConfig(AppConfig):
             *("account_reset_password_from_key", "accounts:sign_in", "accounts:sign_out"),
             *(f"accounts:{name}" for name in ("invitation", "projects", "project", "account")),
             *(f"accounts:{name}" for name in ("profile", "theme", "password")),
-            *(f"accounts:{name}" for name in ("token_create", "token_revoke")),
+            *(
+                f"accounts:{name}"
+                for name in ("token_create", "token_revoke", "own_data", "erasure_ask")
+            ),
         )
         admins = frozenset({"admin"})
         setup_step_add(

@@ -210,3 +210,33 @@ class AuditFilter(forms.Form):
         super().__init__(*args, **kwargs)
         for field in self.fields.values():
             field.hide_optional = True
+
+
+class ErasureForm(forms.Form):
+    """What becomes of the work of a person who is erased."""
+
+    votes = forms.ChoiceField(
+        label="Their votes",
+        widget=forms.RadioSelect,
+        initial="keep",
+        choices=[
+            ("keep", "Keep them under a number"),
+            ("discard", "Discard them: pairs are decided again without them, and others are asked"),
+        ],
+    )
+    remarks = forms.ChoiceField(
+        label="What they wrote about pairs",
+        widget=forms.RadioSelect,
+        initial="remove",
+        choices=[("remove", "Remove it"), ("keep", "Keep it, by nobody")],
+    )
+    confirm = forms.CharField(label="Type their sign-in name", max_length=150)
+
+    def __init__(self, *args: Any, person: User, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.person = person
+
+    def clean_confirm(self) -> str:
+        if self.cleaned_data["confirm"].strip() != self.person.username:
+            raise ValidationError(f"Their sign-in name is {self.person.username}.")
+        return str(self.cleaned_data["confirm"])

@@ -7,10 +7,12 @@ deactivated, removed or whose token is revoked is out with the next request.
 """
 # ruff: noqa: S608 - what is pasted into the statements are our models' column names
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeVar
 
 from django.db import connection, models
+from django.utils.crypto import salted_hmac
 
 from apps.accounts.models import ApiToken, Membership, Project, User
 from apps.common.transactions import prepared_cursor
@@ -89,3 +91,19 @@ def _filled(model: type[M], row: tuple[Any, ...]) -> tuple[M, tuple[Any, ...]]:
     ]
     made = model.from_db(connection.alias, [field.attname for field in fields], values)
     return made, row[len(fields) :]
+
+
+# What files that leave the site call people: `person-` and 12 hex digits of an HMAC of their
+# number, under SECRET_KEY and a key of the file's kind. The same person has one name under one key
+# and another under the next, so that two files cannot be joined by it.
+
+NameOf = Callable[[int], str]
+_SALT = "snapshots.pseudonyms"
+
+
+def names_under(key: str) -> NameOf:
+    def name_of(person: int) -> str:
+        digest = salted_hmac(_SALT, f"{key}:{person}", algorithm="sha256").hexdigest()
+        return f"person-{digest[:12]}"
+
+    return name_of

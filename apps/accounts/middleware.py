@@ -13,6 +13,9 @@ from django.utils import timezone
 
 from apps.accounts import services
 from apps.accounts.models import Project
+from apps.accounts.permissions import OUTSIDER
+from apps.common.http import client_address
+from apps.common.refusals import refusal_reason
 
 _SEEN = "seen"  # of the session: when it was last used, in seconds since 1970
 _FILE = re.compile(r'filename="?([^";]+)')
@@ -38,6 +41,7 @@ class SignedInMiddleware:
         if by_session:
             end_when_idle(request)
         response = self.get_response(request)
+        record_refusal(request, response)
         if by_session or request.headers.get("Authorization"):
             # Nothing of it stays in the browser: Back after signing out shows the sign-in page.
             response.headers.setdefault("Cache-Control", "no-store, private")
@@ -55,6 +59,25 @@ def end_when_idle(request: HttpRequest) -> None:
         logout(request)
     elif idle > allowed / 24:
         request.session[_SEEN] = now
+
+
+def record_refusal(request: HttpRequest, response: HttpResponse) -> None:
+    """Somebody was refused what they have no right to, or what there is for others alone. By view,
+    not by path, since a path may hold what opens something."""
+    reason = refusal_reason(request)
+    if response.status_code not in {401, 403} and reason != OUTSIDER:
+        return
+    match = request.resolver_match
+    slug = match.kwargs.get("slug") if match else None
+    person = getattr(request, "user", None)
+    services.access_refused(
+        person=person if person is not None and person.is_authenticated else None,
+        project=Project.objects.filter(slug=slug).first() if slug else None,
+        what=f"{request.method} {match.view_name if match else 'an unknown address'}",
+        status=response.status_code,
+        reason=reason or "role",
+        address=client_address(request),
+    )
 
 
 def record_download(request: HttpRequest, response: HttpResponse) -> None:

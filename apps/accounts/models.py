@@ -1,6 +1,8 @@
 """People, projects as the place where roles live, tokens, and what was done by whom."""
 
 import hashlib
+import json
+import secrets
 from typing import Any
 
 from django.contrib.auth.models import AbstractUser
@@ -38,6 +40,8 @@ class User(AbstractUser):
     time_zone = models.CharField(
         max_length=64, blank=True, default="", db_default="", help_text="empty: the browser's"
     )
+    erasure_asked_at = models.DateTimeField(null=True, blank=True, help_text="by the person")
+    erased_at = models.DateTimeField(null=True, blank=True, help_text="their data are gone")
 
     class Meta:
         constraints = [
@@ -55,9 +59,14 @@ class User(AbstractUser):
                 condition=Q(is_imported=False) | Q(is_active=False),
                 name="user_imported_cannot_sign_in",
             ),
+            models.CheckConstraint(
+                condition=Q(erased_at=None) | Q(is_active=False), name="user_erased_cannot_sign_in"
+            ),
         ]
 
     def __str__(self) -> str:
+        if self.erased_at is not None:
+            return gettext("a person who was erased")
         return self.display_name or self.username
 
 
@@ -152,7 +161,13 @@ class ApiToken(Named):
 
 
 class AuditEvent(models.Model):
-    """What was done, by whom, to what. Append-only: a database trigger refuses change."""
+    """What was done, by whom, to what or about whom. Append-only: a trigger refuses every change
+    but one, the erasure of texts.
+
+    What goes into the chain of hashes is `sealed`: numbers and account ids as they are, and of
+    every text only the hash of it with a salt of its own. An erasure takes away a text and its
+    salt; the chain holds, and nobody can guess the text back.
+    """
 
     id = models.BigAutoField(primary_key=True)
     at = models.DateTimeField(auto_now_add=True, db_index=True)
@@ -172,15 +187,82 @@ class AuditEvent(models.Model):
         related_name="+",
         db_constraint=False,
     )
+    about = models.ForeignKey(
+        User,
+        null=True,
+        blank=True,
+        on_delete=models.DO_NOTHING,
+        related_name="+",
+        db_constraint=False,
+        help_text="the person it was done to; the subject is their id then",
+    )
     action = models.CharField(max_length=60)  # entity.action, such as run.launched
     subject = models.CharField(max_length=80, blank=True)
     details = models.JSONField(default=dict)
+    sealed = models.JSONField(
+        default=dict, db_default={}, help_text="what is hashed of subject and details"
+    )
+    salts = models.JSONField(
+        default=dict, db_default={}, help_text="of the texts among them, by name"
+    )
+    erased_by = models.BigIntegerField(
+        null=True, blank=True, help_text="the event of the erasure that took texts away"
+    )
 
     class Meta:
-        indexes = [models.Index(fields=["project", "-at"], name="audit_by_project")]
+        indexes = [
+            models.Index(fields=["project", "-at"], name="audit_by_project"),
+            models.Index(
+                fields=["about", "-id"], condition=Q(about__isnull=False), name="audit_about"
+            ),
+            models.Index(
+                fields=["actor", "-id"], condition=Q(actor__isnull=False), name="audit_by_actor"
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.at:%Y-%m-%d %H:%M} {self.action} {self.subject}"
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        if self._state.adding:
+            self.sealed, self.salts = seal_of(self.values)
+        super().save(*args, **kwargs)
+
+    @property
+    def shown_subject(self) -> str:
+        """People by their sign-in name."""
+        return self.about.username if self.about else self.subject
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The subject and the details, by name."""
+        return {f"details.{name}": value for name, value in self.details.items()} | {
+            "subject": self.subject
+        }
+
+
+def seal_of(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """(what is hashed of these values, {name: salt}): each that holds a text as a salted hash."""
+    salts = {name: secrets.token_hex(16) for name, value in values.items() if not is_plain(value)}
+    sealed = {
+        name: salted_sha256(salts[name], value) if name in salts else value
+        for name, value in values.items()
+    }
+    return sealed, salts
+
+
+def is_plain(value: Any) -> bool:
+    """No text is in it: a number, yes or no, nothing, somebody's account id, or a list of such."""
+    if isinstance(value, list):
+        return all(is_plain(one) for one in value)
+    if isinstance(value, dict):
+        return value.keys() == {"person"} and isinstance(value["person"], int)
+    return value is None or value == "" or isinstance(value, int | float)
+
+
+def salted_sha256(salt: str, value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(f"{salt}\n{text}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class AuditLink(models.Model):
@@ -190,10 +272,27 @@ class AuditLink(models.Model):
     position = models.BigIntegerField(primary_key=True)
     event = models.BigIntegerField(unique=True)
     sha256 = models.CharField(max_length=64)
+    former = models.CharField(
+        max_length=64,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="its hash before the chain was resealed",
+    )
     sealed_at = models.DateTimeField(auto_now_add=True)
 
     def __str__(self) -> str:
         return f"{self.position}: {self.sha256[:12]}"
+
+
+class AuditCursor(models.Model):
+    """How far the chain has been sent to `name`, by position."""
+
+    name = models.CharField(max_length=20, primary_key=True)
+    position = models.BigIntegerField(default=0)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.position}"
 
 
 class Notice(models.Model):

@@ -17,6 +17,7 @@ from apps.accounts.identity import membership_get
 from apps.accounts.models import Project, Role, User
 from apps.common.errors import Missing, Refused
 from apps.common.http import Request, language_of
+from apps.common.refusals import note_reason
 
 ANNOTATOR, REVIEWER, ENGINEER, ADMIN = Role.ANNOTATOR, Role.REVIEWER, Role.ENGINEER, Role.ADMIN
 EVERYONE = frozenset(Role)
@@ -25,11 +26,20 @@ JUDGES = frozenset({REVIEWER, ADMIN})
 READERS = frozenset({REVIEWER, ENGINEER, ADMIN})
 
 
+OUTSIDER = "outsider"  # why somebody was refused: the project is others'
+
+
+class Outsider(Missing):
+    """To who asks it is as if there were no such project; the audit log knows better."""
+
+    reason = OUTSIDER
+
+
 def project_for(user: User, slug: str, roles: frozenset[str] = EVERYONE) -> tuple[Project, str]:
     """(project, role), or `Missing` for outsiders and `Refused` for other roles (the API's way)."""
     membership = membership_get(user=user, slug=slug)
     if membership is None:
-        raise Missing("There is no such project, or you are not a member of it.", field="project")
+        raise Outsider("There is no such project, or you are not a member of it.", field="project")
     if membership.role not in roles:
         wanted = ", ".join(sorted(str(role) for role in roles))
         raise Refused(f"Your role here is {membership.role}; this needs one of: {wanted}.")
@@ -48,6 +58,7 @@ def project_page(roles: frozenset[str] = EVERYONE) -> Callable[..., Any]:
         def inner(request: Request, slug: str, *args: Any, **kwargs: Any) -> HttpResponse:
             membership = membership_get(user=request.user, slug=slug)
             if membership is None:
+                note_reason(request, OUTSIDER)
                 raise Http404("no such project")
             if membership.role not in roles:
                 with translation.override(language_of(request)):

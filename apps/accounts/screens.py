@@ -8,13 +8,17 @@ from typing import Any
 
 from django.urls import reverse
 
-from apps.accounts.models import AuditEvent, Project, Role, User
+from apps.accounts.models import AuditEvent, Invitation, Membership, Project, Role, User
 from apps.common import registry
 from apps.common.registry import Named
 
 # What follows the person's name, by action. {subject} becomes a link where its app knows one; other
 # names are of `AuditEvent.details`. {changes} says each changed field with both values.
 SENTENCES: dict[str, str] = {
+    "audit.resealed": "wrote the chain of the audit log again, over {links} events",
+    "access.refused": "was refused {what} ({status} {reason}), {times} times in a quarter of an "
+    "hour",
+    "audit.exported": "exported {events} events of the audit log",
     "adversarial.opened": "opened an adversarial round on {subject} with {pairs} pairs",
     "alert.acknowledged": "acknowledged the alert {rule} at step {step} of {subject}",
     "annotator.disqualified": "asked {subject} to qualify again",
@@ -59,6 +63,7 @@ SENTENCES: dict[str, str] = {
     "incident.acknowledged": "acknowledged the incident {subject}",
     "incident.resolved": "resolved the incident {subject}",
     "inbox.closed": "closed {answers} flagged answers of {subject} without a verdict",
+    "consent.given": "agreed to version {version} of what answers are used for",
     "constitution.saved": "saved version {version} of the constitution: {note}",
     "invitation.accepted": "joined by the invitation {subject}, as {role}",
     "invitation.created": "invited {subject} as {role}",
@@ -88,6 +93,14 @@ SENTENCES: dict[str, str] = {
     "pairs.selected": "chose {pairs} of {candidates} generated pairs of {subject} for the label "
     "queue",
     "pairs.taken_back": "took {pairs} generated pairs of {subject} out of the label queue",
+    "person.erased": "erased {subject}: votes {votes}, remarks {remarks}",
+    "person.erased_again": "erased {subject} again after a restore: votes {votes}, "
+    "remarks {remarks}",
+    "person.erasure_asked": "asked to be erased",
+    "person.erasure_done": "finished the erasure of {subject}: {discarded} votes discarded, "
+    "{remarks} remarks, {texts} texts and {events} events cleared",
+    "person.erasure_not_asked": "no longer asked to be erased",
+    "person.exported": "exported the data of {subject}: {rows} rows",
     "playground.sent": "sent a pair of the playground to people ({subject})",
     "playground.taken_back": "took a pair of the playground out of the label queue ({subject})",
     "project.archived": "archived the project",
@@ -161,6 +174,8 @@ SENTENCES: dict[str, str] = {
     "fewer",
     "selection.replay_started": "started a replay of how votes are saved by choosing pairs",
     "snapshot.looks_limited": "set how many looks at {split} of {subject} are free: {looks}",
+    "snapshot.split_read": "read the private split {split} of {subject} ({purpose})",
+    "user.profile_changed": "changed their own {fields}",
     "snapshot.private_read": "downloaded the private split {split} of {subject}",
     "stage.promoted": "made {subject} name {model}, {share} % of the traffic",
     "stage.reverted": "reverted {subject} to {model}: {reason}",
@@ -211,6 +226,7 @@ FIELDS = {
     "keep_days": "the days for which intermediate files of runs are kept",
     "skips_to_review": "skips that send a pair to review",
 }
+GONE = "a person who is gone"
 _SHORT = 80  # characters of a value in a sentence; the details hold it whole
 _NAMES = {name: str(label) for name, label in Role.choices}
 
@@ -234,37 +250,83 @@ class AuditLine:
         return f"{self.who} {self.before}{self.subject}{self.after}"
 
 
-def audit_lines(project: Project, events: Iterable[AuditEvent]) -> list[AuditLine]:
+def audit_lines(project: Project | None, events: Iterable[AuditEvent]) -> list[AuditLine]:
     """The events as sentences. What they name is looked up once for each kind of thing."""
     found = list(events)
     wanted: dict[str, set[str]] = defaultdict(set)
     for event in found:
-        if event.subject:
+        if event.subject and event.about_id is None:
             wanted[event.action.partition(".")[0]].add(event.subject)
     named = {
         (kind, subject): name
         for kind, subjects in wanted.items()
         for subject, name in registry.audit_subjects(kind, project, subjects).items()
     }
+    people = _people(project, found)
     return [
-        _line(event, named.get((event.action.partition(".")[0], event.subject))) for event in found
+        _line(
+            event,
+            people.get(event.about_id)
+            if event.about_id
+            else named.get((event.action.partition(".")[0], event.subject)),
+            people,
+        )
+        for event in found
     ]
 
 
-def _line(event: AuditEvent, named: Named | None) -> AuditLine:
+def _people(project: Project | None, events: Iterable[AuditEvent]) -> dict[int, Named]:
+    """The people that events are about or that their details name; members as links."""
+    ids = {event.about_id for event in events if event.about_id}
+    ids |= {one for event in events for value in event.details.values() for one in _ids(value)}
+    members = set(
+        Membership.objects.filter(project=project, user__in=ids).values_list("user_id", flat=True)
+        if project and ids
+        else ()
+    )
+    return {
+        user.pk: Named(
+            str(user),
+            reverse("accounts:person", args=[project.slug, user.pk])
+            if project and user.pk in members
+            else "",
+        )
+        for user in (User.objects.filter(pk__in=ids) if ids else ())
+    }
+
+
+def _ids(value: Any) -> list[int]:
+    """Of the people in a value of the details, which stand there as `{"person": id}`."""
+    if isinstance(value, list):
+        return [one for part in value for one in _ids(part)]
+    is_person = isinstance(value, dict) and value.keys() == {"person"}
+    return [value["person"]] if is_person and isinstance(value["person"], int) else []
+
+
+def _shown(value: Any, people: Mapping[int, Named]) -> Any:
+    """People by their present names; texts that an erasure took away as that."""
+    if ids := _ids(value):
+        names = [people[one].name if one in people else GONE for one in ids]
+        return names if isinstance(value, list) else names[0]
+    return value
+
+
+def _line(event: AuditEvent, named: Named | None, people: Mapping[int, Named]) -> AuditLine:
     sentence = SENTENCES.get(event.action)
-    values = _Values(event.details)
+    values = _Values({name: _shown(value, people) for name, value in event.details.items()})
     before, _, after = (sentence or f"{event.action} {{subject}}").partition("{subject}")
     asks = sentence is None or "{subject}" in sentence
     return AuditLine(
         at=event.at,
         who=str(event.actor) if event.actor else "The system",
         before=before.format_map(values),
-        subject=(named.name if named else event.subject) if asks else "",
+        subject=(named.name if named else GONE if event.about_id else event.subject)
+        if asks
+        else "",
         url=named.url if named and asks else "",
         after=after.format_map(values).removesuffix(": "),
         action=event.action,
-        details={} if sentence else event.details,
+        details={} if sentence else values.copy(),
     )
 
 
@@ -298,10 +360,8 @@ def _said(value: Any) -> str:
     return text if len(text) <= _SHORT else f"{text[:_SHORT]}…"
 
 
-def people_named(project: Project, usernames: Iterable[str]) -> dict[str, Named]:
-    """Members of the project, for the log's sentences."""
-    rows = User.objects.filter(username__in=usernames, memberships__project=project)
-    return {
-        user.username: Named(str(user), reverse("accounts:person", args=[project.slug, user.pk]))
-        for user in rows
-    }
+def invitations_named(project: Project, ids: Iterable[str]) -> dict[str, Named]:
+    """Invitations by their addresses, for the log's sentences."""
+    rows = Invitation.objects.filter(project=project, pk__in=ids)
+    url = reverse("accounts:people", args=[project.slug])
+    return {row.pk: Named(row.email or row.pk, url) for row in rows}

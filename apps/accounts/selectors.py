@@ -156,7 +156,7 @@ def audit_list(
     until: date | None = None,
 ) -> QuerySet[AuditEvent]:
     """What was done in a project, newest first; `since` and `until` are days, both included."""
-    rows = AuditEvent.objects.select_related("actor").filter(project=project)
+    rows = AuditEvent.objects.select_related("actor", "about").filter(project=project)
     if action:
         rows = rows.filter(action=action)
     if since:
@@ -169,6 +169,8 @@ def audit_list(
             | Q(action__icontains=search)
             | Q(actor__username__icontains=search)
             | Q(actor__display_name__icontains=search)
+            | Q(about__username__icontains=search)
+            | Q(about__display_name__icontains=search)
         )
     return rows.order_by("-at", "-id")
 

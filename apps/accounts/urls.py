@@ -7,7 +7,7 @@ from allauth.account import views as allauth_views
 from django.urls import path
 
 from apps.accounts.services.mails import mails_go_out
-from apps.accounts.views import account, joining, people, projects, site
+from apps.accounts.views import account, joining, people, personal, projects, site
 
 app_name = "accounts"
 urlpatterns = [
@@ -21,8 +21,13 @@ urlpatterns = [
     path("account/password/", account.password, name="password"),
     path("account/tokens/", account.token_create, name="token_create"),
     path("account/tokens/<str:token_id>/revoke/", account.token_revoke, name="token_revoke"),
+    path("account/data/", personal.own_data, name="own_data"),
+    path("account/erasure/", personal.erasure_ask, name="erasure_ask"),
+    path("site/audit-log.jsonl", site.audit_log, name="site_audit_log"),
     path("site/people/", site.people, name="site_people"),
     path("site/people/<int:user_id>/", site.person, name="site_person"),
+    path("site/people/<int:user_id>/data/", personal.person_data, name="person_data"),
+    path("site/people/<int:user_id>/erase/", personal.person_erase, name="person_erase"),
     path("projects/", projects.projects, name="projects"),
     path("projects/new/", projects.project_new, name="project_new"),
     path("projects/<slug:slug>/restore/", projects.project_restore, name="project_restore"),

@@ -74,6 +74,22 @@ def networks(name: str, default: str = "") -> list[IPv4Network | IPv6Network]:
     return found
 
 
+def syslog(name: str) -> str:
+    """udp://host:514, tcp://host:601 or unix:///dev/log; empty for none."""
+    value = text(name)
+    parts = urlsplit(value)
+    try:
+        whole = {"udp": parts.hostname, "tcp": parts.hostname, "unix": parts.path}.get(parts.scheme)
+        bool(parts.port)
+    except ValueError:
+        whole = None
+    if value and not whole:
+        raise BadEnvironment(
+            f"{name}: {value!r} is none of udp://host:514, tcp://host:601, unix:///dev/log"
+        )
+    return value
+
+
 def same_server(one: str, other: str) -> bool:
     """Whether two URLs name the same server, whatever the database, user or password."""
 

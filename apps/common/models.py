@@ -23,7 +23,8 @@ def one_line(text: str) -> str:
 def longest(model: type[models.Model], name: str) -> int:
     """The most characters that this column takes."""
     field = model._meta.get_field(name)
-    most = field.max_length if isinstance(field, models.CharField) else None
+    is_text = isinstance(field, models.CharField | models.TextField)
+    most = field.max_length if is_text else None
     assert most is not None  # noqa: S101 — asked of short texts only, and these all have one
     return most
 

@@ -43,7 +43,7 @@ def browser_language(request: HttpRequest) -> Any:
 
 def refused(request: HttpRequest, error: DomainError) -> HttpResponse:
     """The refusal in the form this address answers in."""
-    note_reason(request, error.code)
+    note_reason(request, getattr(error, "reason", error.code))
     if request.path_info.startswith(API_ROOT):
         body = error_body(error.code, error.message, field=error.field, row=error.row)
         response: HttpResponse = JsonResponse(body, status=error.status)
@@ -105,6 +105,11 @@ def _disk_full() -> Unavailable:
 def note_reason(request: HttpRequest, reason: str) -> None:
     """Keep why this request is refused, for its line in the log; the first reason stays."""
     request.META.setdefault(_REASON, reason)
+
+
+def refusal_reason(request: HttpRequest) -> str:
+    """The first reason that was noted; empty where none was."""
+    return str(request.META.get(_REASON, ""))
 
 
 def log_denied(request: HttpRequest, status: int, reason: str = "") -> None:

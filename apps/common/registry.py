@@ -96,6 +96,38 @@ class PeopleRate:
         return self.low is not None and self.high is not None and self.verdict not in NOT_TOLD
 
 
+@dataclass(frozen=True, slots=True)
+class ErasureWish:
+    """What becomes of the work of a person who is erased: their votes are kept under a pseudonym or
+    count no more, and what they wrote about pairs stays (by nobody) or goes."""
+
+    votes: str = "keep"
+    remarks: str = "remove"
+
+    @property
+    def discards(self) -> bool:
+        return self.votes == "discard"
+
+    @property
+    def removes(self) -> bool:
+        return self.remarks == "remove"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PersonDataset:
+    """A frozen dataset that holds votes of a person. pairs: decided with them; changed: of these,
+    how many the project would decide otherwise without them; alone: pairs on which nobody else has
+    voted; uses: the runs and models made of it."""
+
+    project: str
+    name: str
+    url: str
+    pairs: int
+    changed: int
+    alone: int
+    uses: tuple[Use, ...]
+
+
 # Verdicts of a head-to-head by which nothing is claimed.
 NOT_TOLD = frozenset({"too_few_people", "too_few_prompts", "one_sided", "waiting"})
 
@@ -319,6 +351,8 @@ _sample_panel: list[SamplePanel] = []
 _model_panels: list[ModelPanel] = []
 _dataset_panels: list[ModelPanel] = []
 _bell: list[Bell] = []
+_person_datasets: list[Callable[[Any], Sequence[PersonDataset]]] = []
+_person_erasures: list[Callable[[Any, Any, "ErasureWish"], Mapping[str, int]]] = []
 _audit_subjects: dict[str, Callable[[Any, Collection[str]], Mapping[str, Named]]] = {}
 _voting: set[str] = set()
 _uploads: set[str] = set()
@@ -693,6 +727,25 @@ def audit_subjects_add(
 def audit_subjects(kind: str, project: Any, subjects: Collection[str]) -> Mapping[str, Named]:
     find = _audit_subjects.get(kind)
     return find(project, subjects) if find else {}
+
+
+def person_datasets_add(find: Callable[[Any], Sequence[PersonDataset]]) -> None:
+    """`find` takes a person and gives the frozen datasets that hold votes of theirs."""
+    _person_datasets.append(find)
+
+
+def person_datasets(user: Any) -> list[PersonDataset]:
+    return [one for find in _person_datasets for one in find(user)]
+
+
+def person_erasure_add(act: Callable[[Any, Any, ErasureWish], Mapping[str, int]]) -> None:
+    """`act` takes a person, who erases them (None: a replay) and what becomes of their work; it
+    does the app's part within the transaction and gives counts for the audit log."""
+    _person_erasures.append(act)
+
+
+def person_erase_parts(user: Any, by: Any, wish: ErasureWish) -> dict[str, int]:
+    return {name: n for act in _person_erasures for name, n in act(user, by, wish).items()}
 
 
 def playbook_set(find: Callable[[str, str], str]) -> None:

@@ -25,6 +25,17 @@ MEDIA = {
     "csv": "text/csv; charset=utf-8",
     "zip": "application/zip",
 }
+# What an operation of the API says of its answer.
+FILE_SENT: dict[str, Any] = {
+    "responses": {
+        200: {
+            "description": "The file",
+            "content": {
+                "application/octet-stream": {"schema": {"type": "string", "format": "binary"}}
+            },
+        }
+    }
+}
 _IN_MEMORY = 8_000_000  # bytes kept in memory; the rest goes to disk
 _BATCH = 2_000
 

@@ -14,6 +14,7 @@ from apps.common.registry import (
     last_export,
     nav_add,
     overview_set,
+    person_erasure_add,
     project_copy_add,
     project_facts_add,
     project_question_add,
@@ -42,6 +43,7 @@ class LabelingConfig(AppConfig):
             project_facts,
         )
         from apps.labeling.selectors.ratings import has_rating_tasks
+        from apps.labeling.services.erasing import labeling_erase
         from apps.labeling.services.projects import (
             labeling_settings_copy,
             task_kind_set,
@@ -55,6 +57,7 @@ class LabelingConfig(AppConfig):
                 dispatch_uid="labeling.member_changed",
             )
         project_facts_add(project_facts)
+        person_erasure_add(labeling_erase)
         audit_subjects_add(("comment", "comparison"), comparisons_named)
         audit_subjects_add(
             ("import", "comparisons"), named_by(ImportJob, "file_name", "labeling:import")
@@ -148,7 +151,7 @@ class LabelingConfig(AppConfig):
                 f"labeling:{name}"
                 for name in ("withdraw", "answers", "questions", "opt_outs", "hours")
             ),
-            *(f"labeling:{name}" for name in ("guidelines", "acknowledge")),
+            *(f"labeling:{name}" for name in ("guidelines", "acknowledge", "consent")),
             *(f"labeling:qualification{step}" for step in ("", "_start", "_answer")),
             *(f"labeling:{name}" for name in ("rate", "rate_submit", "rate_skip")),
             *(f"labeling:{name}" for name in ("ratings_mine", "rating_change")),
@@ -186,5 +189,7 @@ def _votes(project: Any) -> Any:
     from apps.labeling.exports import votes_export
     from apps.labeling.selectors.finding import Wanted
 
-    sent = votes_export(project=project, form="jsonl", wanted=Wanted(), with_names=True)
+    sent = votes_export(
+        project=project, form="jsonl", wanted=Wanted(), with_names=True, is_last=True
+    )
     return download_response(sent)

@@ -11,10 +11,13 @@ from typing import TypeVar
 import pyarrow as pa
 from django.db.models import Model, QuerySet
 
+from apps.accounts.identity import names_under
 from apps.accounts.models import Project
 from apps.common.errors import DomainError
 from apps.common.row_files import MEDIA, ROW_FORMATS, Export, Row, rows_content
 from apps.labeling.models import Comparison, DecideBy, Decision, Vote
+from apps.labeling.personal_data import scrubbed
+from apps.labeling.selectors import settings_get
 from apps.labeling.selectors.finding import Wanted, comparisons_matching
 from apps.labeling.texts import Messages
 
@@ -61,36 +64,65 @@ _VOTE_COLUMNS = pa.schema(
     | {"flags": _LISTS, "improvement": pa.string(), "active_ms": pa.int64(), "wall_ms": pa.int64()}
     | {"cast_at": pa.string(), "guideline_version": pa.int64(), "is_current": pa.bool_()}
     | {"revision": pa.int64(), "purpose": pa.string(), "source": pa.string()}
+    | {"remarks_licence": pa.string()}
 )
+_RESULT_TEXTS = ("prompt", "response_a", "response_b", "metadata")
+_VOTE_TEXTS = ("rationale", "improvement")
+# What people wrote or judged beside their choice, where no licence lets it out.
+_NO_REMARKS: Row = {"criteria": "{}", "reasons": [], "rationale": "", "improvement": ""}
 
 Rows = TypeVar("Rows", bound=Model)
 
 
 def results_export(
-    *, project: Project, form: str, wanted: Wanted, only: Sequence[int] = ()
+    *, project: Project, form: str, wanted: Wanted, only: Sequence[int] = (), scrub: bool = False
 ) -> Export:
-    """A row a comparison with its decision. only: ids; none of them, and no filter, is all."""
+    """A row a comparison with its decision. only: ids; none of them, and no filter, is all. scrub:
+    without what looks like personal data in texts."""
     found = comparisons_matching(project=project, wanted=wanted).select_related(
         "prompt", "decision", "response_a", "response_b"
     )
     if only:
         found = found.filter(pk__in=only)
-    rows = (_result(comparison) for comparison in _in_pieces(found))
+    rows = (_scrubbed(_result(one), _RESULT_TEXTS, scrub) for one in _in_pieces(found))
     return _export(project, "results", form, _RESULT_COLUMNS, rows)
 
 
-def votes_export(*, project: Project, form: str, wanted: Wanted, with_names: bool) -> Export:
+def votes_export(
+    *,
+    project: Project,
+    form: str,
+    wanted: Wanted,
+    with_names: bool,
+    remarks: bool = True,
+    scrub: bool = False,
+    is_last: bool = False,
+) -> Export:
     """A row a vote, revisions and repeats too; `is_current` and `purpose` tell which ones count.
 
-    Without names annotators have the numbers that the pages of agreement show.
+    Without names annotators have pseudonyms of this project's votes, which no dataset shares.
+    remarks: what people wrote and their criteria, if the project names a licence for it; is_last:
+    the project's own copy before it is deleted, which needs none. scrub: without what looks like
+    personal data in texts.
     """
+    licence = settings_get(project=project).remarks_licence if remarks else ""
+    name_of = names_under(f"votes:{project.pk}")
     found = Vote.objects.filter(project=project).select_related(
         "comparison", "annotator", "slot", "guideline", "improvement"
     )
     if wanted:
         kept = comparisons_matching(project=project, wanted=wanted).values("pk")
         found = found.filter(comparison__in=kept)
-    rows = (_vote(vote, with_names=with_names) for vote in _in_pieces(found))
+    rows = (
+        _scrubbed(
+            _vote(vote, "" if with_names else name_of(vote.annotator_id))
+            | ({} if licence or is_last else _NO_REMARKS)
+            | {"remarks_licence": licence},
+            _VOTE_TEXTS,
+            scrub,
+        )
+        for vote in _in_pieces(found)
+    )
     return _export(project, "votes", form, _VOTE_COLUMNS, rows)
 
 
@@ -158,13 +190,16 @@ def _posterior(decision: Decision) -> float | None:
     return shares[decision.winner]
 
 
-def _vote(vote: Vote, *, with_names: bool) -> Row:
-    who = vote.annotator
+def _scrubbed(row: Row, names: Sequence[str], scrub: bool) -> Row:
+    return row | {name: scrubbed(row[name] or "")[0] for name in names} if scrub else row
+
+
+def _vote(vote: Vote, called: str) -> Row:
     return {
         "external_id": vote.comparison.external_id,
         "comparison": vote.comparison_id,
         "vote": vote.pk,
-        "annotator": who.username if with_names else f"Annotator {who.pk}",
+        "annotator": called or vote.annotator.username,
         "choice": vote.choice,
         "left_is": vote.left_is,
         "strength": vote.strength,

@@ -29,6 +29,7 @@ urlpatterns = [
     path("<slug:slug>/answers/<int:vote_id>/withdraw/", label.withdraw, name="withdraw"),
     path("<slug:slug>/guidelines/", guidelines.guidelines, name="guidelines"),
     path("<slug:slug>/guidelines/edit/", guidelines.guideline_edit, name="guideline_edit"),
+    path("<slug:slug>/consent/", guidelines.consent, name="consent"),
     path("<slug:slug>/guidelines/acknowledge/", guidelines.acknowledge, name="acknowledge"),
     path("<slug:slug>/qualification/", qualification.qualification, name="qualification"),
     path(

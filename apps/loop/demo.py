@@ -194,11 +194,11 @@ def _people(say: Say) -> dict[str, User]:
         user = User.objects.filter(username=username).first()
         if user is None:
             user, password = user_create(username=username, display_name=shown)
-            audit_record(action=PERSON, actor=None, subject=username)
+            audit_record(action=PERSON, actor=None, subject=user)
         elif username in known:
             people[username] = user
             continue
-        elif AuditEvent.objects.filter(action=PERSON, subject=username).exists():
+        elif AuditEvent.objects.filter(action=PERSON, about=user).exists():
             # Ours, but the file with the password is gone: give them another.
             password = _password_renew(user)
         else:

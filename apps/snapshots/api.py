@@ -377,11 +377,12 @@ def snapshot_export(
     shape: str = Query(
         "", description="conversational, standard, implicit, kto, soft, ranking, votes…"
     ),
+    scrub: bool = Query(False, description="with what looks like personal data taken out"),
 ) -> HttpResponseBase:
     project, _role = project_for(request.user, slug, STAFF)
     found = snapshots.snapshot_get(project=project, snapshot_id=snapshot_id)
     sent = exports.snapshot_export(
-        snapshot=found, split=split, form=format, shape=shape, user=request.user
+        snapshot=found, split=split, form=format, shape=shape, user=request.user, scrub=scrub
     )
     return download_response(sent)
 

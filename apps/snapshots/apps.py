@@ -14,12 +14,14 @@ class SnapshotsConfig(AppConfig):
             comparison_uses_add,
             dataset_maker_set,
             nav_add,
+            person_datasets_add,
             upload_add,
             vote_traces_add,
             vote_uses_add,
         )
         from apps.snapshots.models import Snapshot
         from apps.snapshots.selectors.lineage import comparison_trace, frozen_in, vote_trace
+        from apps.snapshots.services.erasing import person_datasets
         from apps.snapshots.services.importing import dataset_from_file
 
         nav_add(
@@ -45,6 +47,7 @@ class SnapshotsConfig(AppConfig):
         )
         audit_subjects_add(("snapshot",), named_by(Snapshot, "name", "snapshots:detail"))
         vote_uses_add(frozen_in)
+        person_datasets_add(person_datasets)
         dataset_maker_set(dataset_from_file)
         upload_add("snapshots:import")
         vote_traces_add(vote_trace)

@@ -384,7 +384,44 @@ def recipe_facts(recipe: Mapping[str, Any]) -> list[tuple[str, str]]:
 def card_facts(card: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What a card says of how the dataset was made, and whose labels these are."""
     words = labels_words(card)
-    return [*([("Labels", words)] if words else []), *recipe_facts(card.get("recipe", {}))]
+    return [
+        *([("Labels", words)] if words else []),
+        *pool_facts(card.get("pool")),
+        *recipe_facts(card.get("recipe", {})),
+        *removed_facts(card.get("personal_data_removed")),
+    ]
+
+
+def pool_facts(pool: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    """Who annotated, what they were told and agreed to, and the licence of what they wrote."""
+    if not pool:
+        return []
+    facts = [("Annotators", _pool_words(pool))]
+    if pool["statement"]:
+        version = f"version {pool['statement_version']}"
+        facts.append(("What they were told", f"{pool['statement']} ({version})"))
+    licence = pool["remarks_licence"] or "none: it is in no export"
+    return [*facts, ("Licence of what they wrote", licence)]
+
+
+def _pool_words(pool: Mapping[str, Any]) -> str:
+    here = pool["people"] - pool["imported"]
+    said = [f"{here:,} people of this project"] if here else []
+    if pool["imported"]:
+        said.append(f"{pool['imported']:,} whose votes were imported")
+    words = " and ".join(said) or "nobody"
+    if not pool["statement"]:
+        return f"{words}; they were not asked to agree to a statement"
+    words += f"; {pool['agreed']:,} agreed to the statement below"
+    return words + (f", {pool['agreed_before']:,} to a former one" if pool["agreed_before"] else "")
+
+
+def removed_facts(removed: Mapping[str, int] | None) -> list[tuple[str, str]]:
+    """What an export took out of the texts, where it was asked to."""
+    if removed is None:
+        return []
+    by_split = ", ".join(f"{n:,} in {split}" for split, n in removed.items())
+    return [("Taken out as personal data", by_split or "nothing was found")]
 
 
 _TIES = {

@@ -19,6 +19,7 @@ from django.db import transaction
 from apps.accounts.models import User
 from apps.common.errors import Conflict, DomainError, Missing, Unavailable
 from apps.common.row_files import MEDIA, ROW_FORMATS, Export, first_and_all, rows_content
+from apps.labeling.personal_data import scrubbed
 from apps.snapshots import formats
 from apps.snapshots.assembling.rows import Row
 from apps.snapshots.formats import Shape, SourceFiles
@@ -44,9 +45,11 @@ def snapshot_export(
     form: str = "jsonl",
     shape: str = "",
     user: User | None = None,
+    scrub: bool = False,
 ) -> Export:
     """One split as one kind of file, or (zip) everything as a Hugging Face dataset folder.
 
+    scrub: with what looks like personal data in texts taken out; a folder's card counts it.
     shape: a key of `apps.snapshots.formats.SHAPES`; empty for the frozen form. What `user` reads of
     held-out splits is a look at each. Errors: `Conflict` when not frozen or damaged, or beyond a
     split's budget, `DomainError` for an unknown form or file, `Missing` for a split that this
@@ -63,12 +66,14 @@ def snapshot_export(
     stem = f"{snapshot.project.slug}-{snapshot.pk}"
     if chosen is not formats.FROZEN_SHAPE:
         stem = f"{stem}-{chosen.key}"
+    if scrub:
+        stem = f"{stem}-scrubbed"
     name = f"{stem}.zip" if form == "zip" else f"{stem}-{split}.{form}"
     try:
         with transaction.atomic():  # what could not be opened was not read
             splits = snapshot_splits(snapshot) if form == "zip" else [split]
             splits_read(snapshot=snapshot, splits=splits, purpose="export", person=user)
-            return Export(name, MEDIA[form], _content(snapshot, split, form, chosen, stem))
+            return Export(name, MEDIA[form], _content(snapshot, split, form, chosen, stem, scrub))
     except StoreUnreachable as error:
         raise Unavailable(f"{error}.") from error
     except ArtifactError as error:
@@ -107,19 +112,27 @@ def _counted(snapshot: Snapshot, shape: Shape) -> dict[str, int]:
 
 
 def _content(
-    snapshot: Snapshot, split: str, form: str, shape: Shape, stem: str
+    snapshot: Snapshot, split: str, form: str, shape: Shape, stem: str, scrub: bool
 ) -> IO[bytes] | Iterable[bytes]:
-    frozen = shape.rows_of is None
+    frozen = shape.rows_of is None and not scrub
+    removed: dict[str, int] = {}
+    read = partial(_scrubbed, removed) if scrub else _shaped
     if form == "zip":
         if frozen:
             return frozen_zipped(snapshot, file_list(snapshot), stem)
         return folder_zipped(
-            snapshot, shape, stem, splits=snapshot_splits(snapshot), read=_shaped, schema=_schema
+            snapshot,
+            shape,
+            stem,
+            splits=snapshot_splits(snapshot),
+            read=read,
+            schema=_schema,
+            removed=removed if scrub else None,
         )
     if frozen and form != "csv":
         inner = f"parquet/{split}.parquet" if form == "parquet" else f"{split}.jsonl"
         return _frozen(snapshot, inner)
-    rows = first_and_all(_shaped(snapshot, split, shape))
+    rows = first_and_all(read(snapshot, split, shape))
     if rows is None:
         raise Missing(
             f"The split '{split}' has no row in this form ({shape.title}).",
@@ -133,6 +146,33 @@ def _shaped(snapshot: Snapshot, split: str, shape: Shape) -> Iterable[Row]:
     """Rows of a split in a form. Opens the file at once, so that a missing one is said at once."""
     source = SourceFiles(snapshot, split, _frozen_rows(snapshot, split))
     return source.rows if shape.rows_of is None else shape.rows_of(source)
+
+
+_TEXTS = ("prompt", "chosen", "rejected", "completion", "messages", "responses", "metadata")
+
+
+def _scrubbed(
+    removed: dict[str, int], snapshot: Snapshot, split: str, shape: Shape
+) -> Iterable[Row]:
+    """The same rows without what looks like personal data, counted by split."""
+    for row in _shaped(snapshot, split, shape):
+        texts = {}
+        for name in row.keys() & set(_TEXTS):
+            texts[name], n = _without(row[name])
+            removed[split] = removed.get(split, 0) + n
+        yield row | texts
+
+
+def _without(value: Any) -> tuple[Any, int]:
+    if isinstance(value, str):
+        return scrubbed(value)
+    if isinstance(value, list):
+        parts = [_without(one) for one in value]
+        return [one for one, _ in parts], sum(n for _, n in parts)
+    if isinstance(value, dict):
+        named = {name: _without(one) for name, one in value.items()}
+        return {name: one for name, (one, _) in named.items()}, sum(n for _, n in named.values())
+    return value, 0
 
 
 def _frozen_rows(snapshot: Snapshot, split: str) -> Iterable[Row]:

@@ -3,14 +3,14 @@
 import hashlib
 import json
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 from django.conf import settings
-from django.utils.crypto import salted_hmac
 
+from apps.accounts.identity import NameOf, names_under
 from workers.artifacts import Store
 
 # Where snapshots lie in the artifact store, and what is read from it for people.
@@ -66,23 +66,13 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
 # made of, so freezing the same votes by the same recipe again gives the same files. Datasets
 # frozen before there were keys name the ids themselves, as their files do.
 
-NameOf = Callable[[int], str]
 KEY = "pseudonyms"  # of a snapshot's counts
-_SALT = "snapshots.pseudonyms"
 
 
 def dataset_key(*, project: str, recipe: Mapping[str, Any], votes: Iterable[int]) -> str:
     """32 hex digits for a recipe over these votes."""
     made_of = json.dumps([project, recipe, sorted(votes)], sort_keys=True)
     return hashlib.sha256(made_of.encode()).hexdigest()[:32]
-
-
-def names_under(key: str) -> NameOf:
-    def name_of(person: int) -> str:
-        digest = salted_hmac(_SALT, f"{key}:{person}", algorithm="sha256").hexdigest()
-        return f"person-{digest[:12]}"
-
-    return name_of
 
 
 def names_in(counts: Mapping[str, Any]) -> NameOf:

@@ -133,12 +133,12 @@ def test_signing_in_failing_and_signing_out_are_in_the_audit_log(ana, client):
     sign_in(client, "a-password-typed-as-name", WRONG)
     sign_in(client, "ana", PASSWORD)
     client.post("/sign-out/")
-    rows = AuditEvent.objects.order_by("id").values_list("action", "actor", "subject")
+    rows = AuditEvent.objects.order_by("id").values_list("action", "actor", "about", "subject")
     assert list(rows) == [
-        ("user.sign_in_failed", None, "ana"),
-        ("user.sign_in_failed", None, ""),
-        ("user.signed_in", ana.pk, "ana"),
-        ("user.signed_out", ana.pk, "ana"),
+        ("user.sign_in_failed", None, ana.pk, str(ana.pk)),
+        ("user.sign_in_failed", None, None, ""),
+        ("user.signed_in", ana.pk, ana.pk, str(ana.pk)),
+        ("user.signed_out", ana.pk, ana.pk, str(ana.pk)),
     ]
 
 

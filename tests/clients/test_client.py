@@ -23,6 +23,8 @@ from config.api import api
 # Operations that have no method of their own, by the beginning of their path, and why. All of them
 # are reached by `call`, or by `save` where a file is answered.
 BY_CALL = {
+    "/projects/{slug}/consent": "once, by a person who reads it",
+    "GET /audit-log": "a file for administrators of the site",
     "DELETE /projects/{slug}/runs/{run_id}": "runs are deleted by people",
     "GET /projects/{slug}": "a project's own data: rarely read by programs",
     "POST /projects": "projects are made by people",

@@ -75,7 +75,7 @@ def test_a_comment_is_changed_by_its_author_and_deleted_by_them_or_an_admin_on_t
     comment_delete(comment=mine, by=ada)
     assert not Comment.objects.exists()
     events = AuditEvent.objects.filter(action="comment.deleted").order_by("pk")
-    assert [event.details["author"] for event in events] == ["rita", "ada"]
+    assert [event.details["author"]["person"] for event in events] == [rita.pk, ada.pk]
     assert {event.subject for event in events} == {pair.external_id}
 
 

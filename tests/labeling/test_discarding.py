@@ -65,7 +65,7 @@ def test_others_are_asked_where_a_decision_falls(project: Project, ada: User, zo
             services.slot_lease_next(project=project, annotator=person), services.NothingReason
         )
     event = AuditEvent.objects.get(action="votes.discarded")
-    assert (event.subject, event.details["votes"]) == (bad.username, 2)
+    assert (event.about, event.details["votes"]) == (bad, 2)
     assert event.details["decisions_changed"] == 2
 
 

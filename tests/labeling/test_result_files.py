@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from django.test import Client
 
+from apps.accounts.identity import names_under
 from apps.accounts.models import Project, User
 from apps.labeling import exports, services
 from apps.labeling.models import MODEL_NAME, Comparison, Decision, LabelingSettings, Response, Vote
@@ -131,14 +132,15 @@ def test_the_filters_of_the_page_are_those_of_the_files(
     assert client.get(RESULTS, {"format": "xml"}).status_code >= 400
 
 
-def test_every_vote_is_a_row_with_a_name_for_admins_and_a_number_for_others(
+def test_every_vote_is_a_row_with_a_name_for_admins_and_a_pseudonym_for_others(
     decided: list[User], ada: User, rita: User, signed_in: SignIn
 ) -> None:
     named = lines(signed_in(ada).get(VOTES, {"format": "jsonl"}))
     numbered = lines(signed_in(rita).get(VOTES, {"format": "jsonl"}))
     assert len(named) == len(numbered) == 6
     assert {row["annotator"] for row in named} == {person.username for person in decided}
-    assert {row["annotator"] for row in numbered} == {f"Annotator {p.pk}" for p in decided}
+    name_of = names_under(f"votes:{decided[0].memberships.get().project_id}")
+    assert {row["annotator"] for row in numbered} == {name_of(p.pk) for p in decided}
     assert {(row["external_id"], row["choice"]) for row in named} == {
         ("q1", "a"),
         ("q2", "b"),
@@ -199,3 +201,63 @@ def test_a_model_has_one_name_in_python_and_in_the_database(project: Project) ->
     in_sql = Response.objects.extra(select={"named": MODEL_NAME.format(table)})  # noqa: S610 - our own text
     assert {response.named for response in in_sql} == {"m-1", "m-2", "m-3", ""}
     assert all(response.named == response.model_name for response in in_sql)
+
+
+def test_the_pseudonyms_of_two_projects_share_nothing_and_are_read_back(
+    decided: list[User], project: Project, rita: User, signed_in: SignIn
+) -> None:
+    def names(of: Project) -> set[str]:
+        sent = exports.votes_export(project=of, form="jsonl", wanted=Wanted(), with_names=False)
+        return {json.loads(line)["annotator"] for line in b"".join(sent.content).splitlines()}
+
+    first = names(project)
+    assert first == names(project)
+    other = Project.objects.create(slug="other", name="Other")
+    key = names_under(f"votes:{other.pk}")
+    assert not first & {key(person.pk) for person in decided}
+    rows = lines(signed_in(rita).get(VOTES, {"format": "jsonl"}))
+    services.comparisons_import(
+        project=other,
+        rows=[{"id": name, "prompt": name, "response_a": "A.", "response_b": "B."}
+              for name in {row["external_id"] for row in rows}],
+    )  # fmt: skip
+    services.votes_import(project=other, rows=[
+        {"comparison": row["external_id"], "annotator": row["annotator"], "choice": row["choice"]}
+        for row in rows
+    ])  # fmt: skip
+    cast = Vote.objects.filter(project=other).values_list("annotator__username", flat=True)
+    assert {name.rpartition(".")[2] for name in cast} == first
+
+
+@pytest.fixture
+def written(decided: list[User], project: Project) -> None:
+    """Somebody says why, in words that hold an address."""
+    LabelingSettings.objects.filter(project=project).update(show_rationale=True, show_improve=True)
+    vote = Vote.objects.filter(annotator=decided[0]).earliest("pk")
+    services.vote_revise(
+        vote=vote.pk,
+        annotator=decided[0],
+        choice="a",
+        idempotency_key="again",
+        rationale="Ask grace@hopper.example.io about it.",
+        wall_ms=900,
+    )
+
+
+def test_what_people_wrote_leaves_under_a_licence_only(
+    written: None, project: Project, ada: User, signed_in: SignIn
+) -> None:
+    def said(**more: str) -> set[tuple[str, str]]:
+        rows = lines(signed_in(ada).get(VOTES, {"format": "jsonl", **more}))
+        return {(row["rationale"], row["remarks_licence"]) for row in rows}
+
+    assert said() == {("", "")}
+    LabelingSettings.objects.filter(project=project).update(remarks_licence="CC-BY-4.0")
+    assert said() == {("", "CC-BY-4.0"), ("Ask grace@hopper.example.io about it.", "CC-BY-4.0")}
+    assert said(no_remarks="1") == {("", "")}
+    assert said(scrub="1") == {("", "CC-BY-4.0"), ("Ask [e-mail address] about it.", "CC-BY-4.0")}
+    LabelingSettings.objects.filter(project=project).update(remarks_licence="")
+    last = exports.votes_export(
+        project=project, form="jsonl", wanted=Wanted(), with_names=True, is_last=True
+    )
+    assert b"grace@hopper" in b"".join(last.content)

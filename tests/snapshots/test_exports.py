@@ -221,3 +221,27 @@ def test_a_name_that_cannot_be_stored_is_refused(project: Project, name: str) ->
     with pytest.raises(DomainError) as refused:
         snapshot_import(project=project, kind="prompts", name=name, rows=[{"prompt": "a"}])
     assert refused.value.field == "name"
+
+
+def test_a_scrubbed_export_has_no_address_and_says_how_many_there_were(frozen: Snapshot) -> None:
+    texts = [f"Write to grace{n}@hopper.io." for n in range(2)]
+    rows = [{"prompt": [{"role": "user", "content": one}], "votes": 3} for one in texts]
+    removed: dict[str, int] = {}
+    shaped = exports._shaped
+    try:
+        exports._shaped = lambda *_: rows  # type: ignore[assignment]
+        shape = exports.formats.FROZEN_SHAPE
+        found = list(exports._scrubbed(removed, frozen, "train", shape))
+    finally:
+        exports._shaped = shaped
+    assert [row["prompt"][0]["content"] for row in found] == ["Write to [e-mail address]."] * 2
+    assert removed == {"train": 2}
+    sent = exports.snapshot_export(snapshot=frozen, form="zip", scrub=True)
+    with sent.content, zipfile.ZipFile(sent.content) as archive:
+        [card] = [name for name in archive.namelist() if name.endswith("card.json")]
+        said = json.loads(archive.read(card))
+        readme = archive.read(card.replace("card.json", "README.md")).decode()
+    assert set(said["personal_data_removed"]) == set(said["form_rows"])
+    assert "Taken out as personal data" in readme
+    assert "Licence of what they wrote" in readme
+    assert said["pool"]["people"] > 0

@@ -116,9 +116,22 @@ ACCOUNTS = [
     ),
     page("accounts:set_up", SIGNED_IN, ok=404, expect=anyone(404)),  # the site has people
     page("accounts:invitation", SIGNED_IN, ok=404, args={"token": "none"}, expect=anyone(404)),
+    page("accounts:site_audit_log", frozenset(), expect=dict.fromkeys(PERSONAS[:-1], 403)),
     page("accounts:site_people", frozenset(), expect=dict.fromkeys(PERSONAS[:-1], 403)),
     post(
         "accounts:site_person", frozenset(), args=person, expect=dict.fromkeys(PERSONAS[:-1], 403)
+    ),
+    post("labeling:consent", LABELERS),
+    post("accounts:own_data", SIGNED_IN, ok=200),
+    post("accounts:erasure_ask", SIGNED_IN),
+    post(
+        "accounts:person_data", frozenset(), args=person, expect=dict.fromkeys(PERSONAS[:-1], 403)
+    ),
+    page(
+        "accounts:person_erase", frozenset(), args=person, expect=dict.fromkeys(PERSONAS[:-1], 403)
+    ),
+    post(
+        "accounts:person_erase", frozenset(), args=person, expect=dict.fromkeys(PERSONAS[:-1], 403)
     ),
     page("accounts:projects", SIGNED_IN),
     page("accounts:project_new", ADMINS, expect={"outsider": 200}),  # Olga administers another
@@ -172,6 +185,7 @@ OVERVIEW = [
 ACCOUNTS_API = [
     api("GET /me", SIGNED_IN),
     api("GET /projects", SIGNED_IN),
+    api("GET /audit-log", frozenset(), expect=dict.fromkeys(PERSONAS[:-1], 403)),
     api(
         "POST /projects",
         ADMINS,
@@ -180,6 +194,8 @@ ACCOUNTS_API = [
         expect={"outsider": 201},  # Olga administers a project of her own
     ),
     api("GET /projects/{slug}", EVERYONE),
+    api("GET /projects/{slug}/consent", EVERYONE),
+    api("POST /projects/{slug}/consent", LABELERS, ok=409, data={"version": 7}),
     api("PATCH /projects/{slug}", ADMINS, data={"name": "Claims"}),
     api("POST /projects/{slug}/archive", ADMINS, ok=204),
     api("POST /projects/{slug}/restore", SIGNED_IN, ok=404),

@@ -95,6 +95,8 @@ def test_an_address_answers_each_persona_as_the_table_says(key, world):
             answer = _ask(line, world, persona)
             answers[persona] = answer.status_code
             assert "default-src 'self'" in answer.headers["Content-Security-Policy"]
+            if answer.streaming:
+                b"".join(answer.streaming_content)
             transaction.set_rollback(True)
     assert answers == {persona: line.expected(persona) for persona in PERSONAS}
 

@@ -1,6 +1,8 @@
 """Writes of people, projects, roles, tokens and the audit log. Every change leaves an event."""
 
 from apps.accounts.services.audit import audit_record
+from apps.accounts.services.audit_export import audit_jsonl
+from apps.accounts.services.erasure import erasure_ask, person_erase, replay_erasures
 from apps.accounts.services.invitations import (
     addresses_read,
     invitation_accept,
@@ -18,15 +20,18 @@ from apps.accounts.services.memberships import (
 )
 from apps.accounts.services.notices import notice_give, notices_seen
 from apps.accounts.services.people import (
+    access_refused,
     first_admin_create,
     password_changed,
     password_link_make,
+    profile_changed,
     set_up_token,
     sign_in_failed,
     user_activate,
     user_create,
     user_rights_set,
 )
+from apps.accounts.services.person_data import person_data
 from apps.accounts.services.projects import (
     project_archive,
     project_change,
@@ -39,8 +44,11 @@ from apps.accounts.services.tokens import TOKEN_MAX_DAYS, token_create, token_re
 
 __all__ = [
     "TOKEN_MAX_DAYS",
+    "access_refused",
     "addresses_read",
+    "audit_jsonl",
     "audit_record",
+    "erasure_ask",
     "first_admin_create",
     "invitation_accept",
     "invitation_create",
@@ -56,12 +64,16 @@ __all__ = [
     "password_changed",
     "password_link_make",
     "people_invite",
+    "person_data",
+    "person_erase",
+    "profile_changed",
     "project_archive",
     "project_change",
     "project_create",
     "project_delete",
     "project_restore",
     "project_set_up",
+    "replay_erasures",
     "set_up_token",
     "sign_in_failed",
     "token_create",

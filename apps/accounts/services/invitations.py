@@ -162,6 +162,6 @@ def _audit(
         action=action,
         actor=by,
         project=invitation.project,
-        subject=invitation.email or invitation.pk,
+        subject=invitation.pk,
         details=details,
     )

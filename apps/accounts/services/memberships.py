@@ -99,4 +99,4 @@ def _keep_an_admin(project: Project, leaving: Membership) -> None:
 def _audit_role(
     by: User | None, project: Project, user: User, action: str, details: dict[str, str]
 ) -> None:
-    audit_record(action=action, actor=by, project=project, subject=user.username, details=details)
+    audit_record(action=action, actor=by, project=project, subject=user, details=details)

@@ -1,13 +1,16 @@
 """People: made, deactivated, their passwords and failed sign-ins."""
 
+import hashlib
 import secrets
+from collections.abc import Sequence
+from contextlib import suppress
 
 from allauth.account.forms import EmailAwarePasswordResetTokenGenerator
 from allauth.account.utils import user_pk_to_url_str
 from django.conf import settings
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
-from django.db import IntegrityError, connection, transaction
+from django.db import DatabaseError, IntegrityError, connection, transaction
 from django.urls import reverse
 from django.utils.crypto import constant_time_compare, salted_hmac
 from django.utils.translation import gettext
@@ -31,13 +34,55 @@ def sign_in_failed(*, username: str, address: str, failures: int) -> None:
         return
     if count_up("sign-in:recorded") > MOST_FAILURES_RECORDED:
         return
-    known = person_named(username) is not None
+    known = person_named(username)
     audit_record(
         action="user.sign_in_failed",
         actor=None,
-        subject=username.strip() if known else "",
-        details={"address": address, "failures": failures, "known": known},
+        subject=known or "",
+        details={"address": address, "failures": failures, "known": known is not None},
     )
+
+
+def access_refused(
+    *,
+    person: User | None,
+    project: Project | None,
+    what: str,
+    status: int,
+    reason: str,
+    address: str,
+) -> None:
+    """Counted by person (or address, of strangers) and view; recorded as seldom as failed
+    sign-ins, so that nobody fills the log by asking."""
+    who = f"person:{person.pk}" if person else f"address:{address}"
+    times = count_up(f"refused:{hashlib.sha256(f'{who}:{what}'.encode()).hexdigest()}")
+    if times not in _RECORDED_FAILURES or count_up("refused:recorded") > MOST_FAILURES_RECORDED:
+        return
+    with suppress(DatabaseError):  # the answer stands, recorded or not
+        audit_record(
+            action="access.refused",
+            actor=person,
+            project=project,
+            details={
+                "what": what,
+                "status": status,
+                "reason": reason[:60],
+                "times": times,
+                "address": address,
+            },
+        )
+
+
+@transaction.atomic
+def profile_changed(*, user: User, fields: Sequence[str]) -> None:
+    """The names of what the person changed of their own account, without the values."""
+    if fields:
+        audit_record(
+            action="user.profile_changed",
+            actor=user,
+            subject=user,
+            details={"fields": ", ".join(sorted(fields))},
+        )
 
 
 @transaction.atomic
@@ -47,7 +92,7 @@ def password_changed(*, user: User, by: User | None) -> int:
     tokens = list(ApiToken.objects.select_for_update().filter(user=user, revoked_at__isnull=True))
     for token in tokens:
         token_revoke(token=token, by=by)
-    audit_record(action="user.password_changed", actor=by, subject=user.username)
+    audit_record(action="user.password_changed", actor=by, subject=user)
     return len(tokens)
 
 
@@ -90,7 +135,7 @@ def user_create(
     except IntegrityError as error:  # somebody took it in the same moment
         by_email = "user_email" in str(error)
         raise _email_taken() if by_email else _name_taken(username) from None
-    audit_record(action="user.created", actor=None, subject=user.username)
+    audit_record(action="user.created", actor=None, subject=user)
     return user, password
 
 
@@ -120,7 +165,7 @@ def first_admin_create(*, token: str, username: str, email: str, password: str) 
     user, _ = user_create(username=username, email=email, password=password)
     user.is_superuser = user.is_staff = True
     user.save(update_fields=["is_superuser", "is_staff"])
-    audit_record(action="site.set_up", actor=user, subject=user.username)
+    audit_record(action="site.set_up", actor=user, subject=user)
     return user
 
 
@@ -134,13 +179,15 @@ def user_activate(*, user: User, active: bool, by: User) -> None:
     """A deactivated person is out with the next request, tokens too; what they did stays."""
     if user.is_imported:
         raise Conflict(f"{user} was imported and cannot sign in.", code="imported")
+    if user.erased_at is not None:
+        raise Conflict("They were erased and cannot sign in.", code="erased")
     if user == by:
         raise Conflict("Somebody else has to deactivate you.", code="yourself")
     if user.is_active != active:
         user.is_active = active
         user.save(update_fields=["is_active"])
         action = "user.reactivated" if active else "user.deactivated"
-        audit_record(action=action, actor=by, subject=user.username)
+        audit_record(action=action, actor=by, subject=user)
 
 
 @transaction.atomic
@@ -158,7 +205,7 @@ def user_rights_set(*, user: User, site_admin: bool, creates: bool, by: User) ->
         user.may_create_projects = creates
         user.save(update_fields=["is_superuser", "is_staff", "may_create_projects"])
         details = {"site_admin": site_admin, "may_create_projects": creates}
-        audit_record(action="user.rights_changed", actor=by, subject=user.username, details=details)
+        audit_record(action="user.rights_changed", actor=by, subject=user, details=details)
 
 
 def password_link_make(*, user: User, by: User, project: Project | None = None) -> str:
@@ -169,7 +216,7 @@ def password_link_make(*, user: User, by: User, project: Project | None = None) 
         "account_reset_password_from_key",
         args=[user_pk_to_url_str(user), EmailAwarePasswordResetTokenGenerator().make_token(user)],
     )
-    audit_record(action="user.password_link_made", actor=by, project=project, subject=user.username)
+    audit_record(action="user.password_link_made", actor=by, project=project, subject=user)
     return path
 
 

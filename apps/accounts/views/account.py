@@ -62,6 +62,7 @@ def profile(request: Request) -> HttpResponse:
         request.user.refresh_from_db()
         return _page(request, 422, profile_form=form)
     form.save()
+    services.profile_changed(user=request.user, fields=form.changed_data)
     messages.success(request, gettext("Saved."))
     return redirect("accounts:account")
 
@@ -144,7 +145,7 @@ def signed_in(request: Request, response: HttpResponse) -> None:
     services.audit_record(
         action="user.signed_in",
         actor=request.user,
-        subject=request.user.username,
+        subject=request.user,
         details={"address": client_address(request)},
     )
 
@@ -172,9 +173,7 @@ def admin_sign_in(request: Request, extra_context: object = None) -> HttpRespons
 
 @require_POST
 def sign_out(request: Request) -> HttpResponse:
-    services.audit_record(
-        action="user.signed_out", actor=request.user, subject=request.user.username
-    )
+    services.audit_record(action="user.signed_out", actor=request.user, subject=request.user)
     return logout_then_login(request)
 
 

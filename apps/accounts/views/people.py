@@ -213,7 +213,7 @@ def audit_csv(request: Request) -> HttpResponseBase:
             "at": event.at.isoformat(),
             "person": event.actor.username if event.actor else "",
             "action": event.action,
-            "subject": event.subject,
+            "subject": event.shown_subject,
             "sentence": line.words,
             "details": json.dumps(event.details, ensure_ascii=False),
         }

@@ -3,7 +3,8 @@
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
-from django.http import HttpResponse
+from django.http import HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
@@ -12,6 +13,7 @@ from apps.accounts import selectors, services
 from apps.accounts.models import User
 from apps.common.errors import DomainError
 from apps.common.http import Request
+from apps.common.row_files import MEDIA
 
 PER_PAGE = 50
 
@@ -34,6 +36,23 @@ def _page(request: Request, status: int = 200, **context: object) -> HttpRespons
 @require_safe
 def people(request: Request) -> HttpResponse:
     return _page(request)
+
+
+@require_safe
+def audit_log(request: Request) -> HttpResponseBase:
+    """Every sealed event of the site with the hashes of the chain, as JSON Lines."""
+    if not request.user.is_superuser:
+        raise PermissionDenied("This page is for administrators of the site.")
+    return audit_response(request.user, request.GET.get("after", ""))
+
+
+def audit_response(by: User, after: str) -> StreamingHttpResponse:
+    response = StreamingHttpResponse(
+        services.audit_jsonl(by=by, after=int(after) if after.isdecimal() else 0),
+        content_type=MEDIA["jsonl"],
+    )
+    response["Content-Disposition"] = 'attachment; filename="audit-log.jsonl"'
+    return response
 
 
 @never_cache

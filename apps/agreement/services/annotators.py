@@ -147,6 +147,6 @@ def _record(action: str, by: User, row: Annotator, details: dict[str, Any]) -> N
         action=action,
         actor=by,
         project=row.project,
-        subject=row.user.username,
+        subject=row.user,
         details=details,
     )

@@ -314,7 +314,7 @@ def _decide(
         seconded_role=second.role if second else "",
         reason=reason,
     )
-    _audit(kind, request, user, {"reason": reason, "second": decision.seconded_name})
+    _audit(kind, request, user, {"reason": reason, "second": decision.seconded_by or ""})
     if kind != _Kind.WITHDRAWN:
         notice_give(
             project=request.project,

@@ -12,7 +12,7 @@ from apps.accounts.api_auth import needs
 from apps.accounts.models import Project, User
 from apps.accounts.permissions import ADMIN, READERS, STAFF, project_for
 from apps.common.errors import Missing
-from apps.common.row_files import download_response
+from apps.common.row_files import FILE_SENT, download_response
 from apps.labeling import exports, selectors, services
 from apps.labeling.api.finding import ComparisonFilters
 from apps.labeling.api.schemas import (
@@ -193,17 +193,8 @@ def decisions(
     }
 
 
-FILE_SENT = {
-    "responses": {
-        200: {
-            "description": "The file",
-            "content": {
-                "application/octet-stream": {"schema": {"type": "string", "format": "binary"}}
-            },
-        }
-    }
-}
 FileFormat = Literal["jsonl", "parquet", "csv"]
+SCRUB = Query(False, description="with what looks like personal data in texts taken out")
 
 
 @router.get(
@@ -213,11 +204,17 @@ FileFormat = Literal["jsonl", "parquet", "csv"]
     openapi_extra=FILE_SENT,
 )
 def results(
-    request: HttpRequest, slug: str, filters: Query[ComparisonFilters], format: FileFormat = "jsonl"
+    request: HttpRequest,
+    slug: str,
+    filters: Query[ComparisonFilters],
+    format: FileFormat = "jsonl",
+    scrub: bool = SCRUB,
 ) -> HttpResponseBase:
     """In the order of comparison ids; read as it is sent, so its length does not matter."""
     project, _ = project_for(request.user, slug, READERS)
-    sent = exports.results_export(project=project, form=format, wanted=filters.wanted())
+    sent = exports.results_export(
+        project=project, form=format, wanted=filters.wanted(), scrub=scrub
+    )
     return download_response(sent)
 
 
@@ -228,13 +225,23 @@ def results(
     openapi_extra=FILE_SENT,
 )
 def votes(
-    request: HttpRequest, slug: str, filters: Query[ComparisonFilters], format: FileFormat = "jsonl"
+    request: HttpRequest,
+    slug: str,
+    filters: Query[ComparisonFilters],
+    format: FileFormat = "jsonl",
+    remarks: bool = Query(True, description="what annotators wrote, under the project's licence"),
+    scrub: bool = SCRUB,
 ) -> HttpResponseBase:
     """A row a vote, revisions and repeats too: `is_current` and `purpose` tell which ones count.
-    Admins get annotators' names, others numbers."""
+    Admins get annotators' names, others pseudonyms of this project's votes."""
     project, role = project_for(request.user, slug, READERS)
     sent = exports.votes_export(
-        project=project, form=format, wanted=filters.wanted(), with_names=role == ADMIN
+        project=project,
+        form=format,
+        wanted=filters.wanted(),
+        with_names=role == ADMIN,
+        remarks=remarks,
+        scrub=scrub,
     )
     return download_response(sent)
 
@@ -304,6 +311,40 @@ class GuidelineOut(Schema):
 
 class AcknowledgeIn(Schema):
     version: int = Field(ge=1, le=2**31 - 1, description="the version you have read")
+
+
+class ConsentOut(Schema):
+    version: int = Field(description="of the statement; 0: there never was one")
+    statement: str = Field(description="what answers are used for; empty: nobody is asked")
+    consented_version: int = Field(description="the version you agreed to; 0: none")
+
+
+class ConsentIn(Schema):
+    version: int = Field(ge=1, le=2**31 - 1, description="the version you agree to")
+
+
+@router.get(
+    "/projects/{slug}/consent",
+    auth=needs("read"),
+    response=ConsentOut,
+    summary="What answers are used for, and whether you agreed",
+)
+def consent_get(request: HttpRequest, slug: str) -> dict[str, Any]:
+    project, _ = project_for(request.user, slug)
+    return selectors.consent_of(project=project, user=request.user)
+
+
+@router.post(
+    "/projects/{slug}/consent",
+    auth=needs("label"),
+    response=ConsentOut,
+    summary="Agree to what your answers are used for",
+)
+def consent_give(request: HttpRequest, slug: str, payload: ConsentIn) -> dict[str, Any]:
+    """Another version than the one that holds is refused; saying it again is harmless."""
+    project, _ = project_for(request.user, slug, LABELERS)
+    services.consent_give(project=project, user=request.user, version=payload.version)
+    return selectors.consent_of(project=project, user=request.user)
 
 
 @router.get(

@@ -279,6 +279,11 @@ class LabelingSettingsOut(Schema):
     sensitive_topics: list[str] = Field(description="pairs of these are covered by a warning")
     sensitive_cap: int = Field(description="pairs with a warning a person a day; 0: no cap")
     judge_first: bool = Field(description="reviewers rule on disputes before they see votes")
+    data_statement: str = Field("", description="what answers are used for; people agree first")
+    data_statement_version: int = 0
+    remarks_licence: str = Field(
+        "", description="of what annotators write; without one it is in no export"
+    )
 
 
 class LabelingSettingsIn(Schema):
@@ -325,6 +330,8 @@ class LabelingSettingsIn(Schema):
     require_rationale: bool | None = None
     reasons: list[str] | None = None
     acknowledge_guidelines: bool | None = None
+    data_statement: str | None = None
+    remarks_licence: str | None = None
     show_rulings: bool | None = None
     show_gold: bool | None = None
     daily_cap: int | None = None

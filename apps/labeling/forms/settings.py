@@ -49,6 +49,8 @@ _LABELS = {
     "show_rationale": "Ask for a reason",
     "require_rationale": "A reason must be given",
     "acknowledge_guidelines": "A major version must be acknowledged",
+    "data_statement": "What answers are used for",
+    "remarks_licence": "Licence of what annotators write",
     "show_rulings": "Tell annotators of rulings",
     "show_gold": "Show annotators their gold pairs",
     "daily_cap": "Maximum votes per person and day",
@@ -97,6 +99,10 @@ _HELP = {
     "show_rationale": "The reasons below as chips, and a free text.",
     "require_rationale": "A chip or a text with every answer; Enter submits.",
     "acknowledge_guidelines": "Nobody gets a pair before confirming that they have read it.",
+    "data_statement": "Who labels agrees to this before the first pair, and again when you change "
+    "it; who agreed when is recorded and stands in the card of datasets. Empty: nobody is asked.",
+    "remarks_licence": "Such as CC-BY-4.0. Reasons, criteria and improved answers are exported "
+    "under it; without one they stay here.",
     "show_rulings": "Whoever answered a pair on which a reviewer rules is told of the ruling.",
     "show_gold": "Under My progress, a day after the answer, with the known answer and its "
     "explanation. This gives known answers away: people may pass them on, and gold pairs then "

@@ -20,6 +20,8 @@ class Annotator(Stamped):
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
     acknowledged_version = models.PositiveIntegerField(default=0)
     acknowledged_at = models.DateTimeField(null=True, blank=True)
+    consent_version = models.PositiveIntegerField(default=0, db_default=0)
+    consented_at = models.DateTimeField(null=True, blank=True)
     qualified_at = models.DateTimeField(null=True, blank=True)
     daily_cap = models.PositiveIntegerField(
         null=True, blank=True, help_text="votes a day; empty: the project's"

@@ -139,6 +139,22 @@ class LabelingSettings(Stamped):
         help_text="an answer that holds one goes to human review",
     )
 
+    data_statement = models.TextField(
+        blank=True,
+        default="",
+        db_default="",
+        max_length=2000,
+        help_text="what answers are used for; whoever labels agrees to it first",
+    )
+    data_statement_version = models.PositiveIntegerField(default=0, db_default=0)
+    remarks_licence = models.CharField(
+        max_length=80,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="of what annotators write; without one it is in no export",
+    )
+
     class Meta:
         constraints = [
             models.CheckConstraint(

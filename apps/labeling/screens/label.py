@@ -94,6 +94,7 @@ class Look:
 
 LOOKS = {
     "paused": Look("pause", "warn", _("paused")),
+    "consent": Look("book-open", "warn", _("something to agree to")),
     "guideline": Look("book-open", "warn", _("guidelines to read")),
     "qualification": Look("clipboard-check", "warn", _("not qualified yet")),
     "daily_cap": Look("circle-check", "good", _("done for today")),
@@ -108,6 +109,8 @@ LOOKS = {
 def context_of(reason: NothingReason, *, project: Project, annotator: User) -> dict[str, Any]:
     """What the page needs besides the reason itself."""
     more: dict[str, Any] = {"look": LOOKS[reason.code], "rated": has_rating_tasks(project)}
+    if reason.code == "consent":
+        more["consent_version"] = selectors.settings_get(project=project).data_statement_version
     if reason.code == "guideline":
         more |= reading(project=project, user=annotator)
     if reason.code == "qualification":

@@ -1,7 +1,7 @@
 """Reads of labeling: an annotator's own work, and what readers see of comparisons."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -85,6 +85,34 @@ def guidelines_list(*, project: Project) -> QuerySet[Guideline]:
     return (
         Guideline.objects.filter(project=project).select_related("created_by").order_by("-version")
     )
+
+
+def consent_of(*, project: Project, user: User) -> dict[str, Any]:
+    """What answers are used for, and which version of it this person has agreed to."""
+    settings = settings_get(project=project)
+    mine = Annotator.objects.filter(project=project, user=user).first()
+    return {
+        "version": settings.data_statement_version,
+        "statement": settings.data_statement,
+        "consented_version": mine.consent_version if mine else 0,
+    }
+
+
+def pool_of(*, project: Project, voters: Collection[int]) -> dict[str, Any]:
+    """Who these people are as far as a dataset may say: how many, by what they agreed to."""
+    settings = settings_get(project=project)
+    agreed = Annotator.objects.filter(
+        project=project, user__in=voters, consent_version__gt=0, user__is_imported=False
+    )
+    return {
+        "people": len(voters),
+        "imported": User.objects.filter(pk__in=voters, is_imported=True).count(),
+        "agreed": agreed.filter(consent_version=settings.data_statement_version).count(),
+        "agreed_before": agreed.exclude(consent_version=settings.data_statement_version).count(),
+        "statement": settings.data_statement,
+        "statement_version": settings.data_statement_version,
+        "remarks_licence": settings.remarks_licence,
+    }
 
 
 def guideline_read(*, project: Project, user: User) -> Guideline | None:

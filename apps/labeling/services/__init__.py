@@ -34,6 +34,7 @@ from apps.labeling.services.eligibility import (
     annotator_opt_out,
     annotator_qualify,
     annotators_qualify_experienced,
+    consent_give,
     experienced_unqualified,
     guideline_acknowledge,
 )
@@ -154,6 +155,7 @@ __all__ = [
     "comparisons_send_again",
     "comparisons_settle",
     "comparisons_sweep",
+    "consent_give",
     "discard_undo",
     "experienced_unqualified",
     "guideline_acknowledge",

@@ -120,7 +120,7 @@ def comment_delete(*, comment: Comment, by: User) -> None:
         actor=by,
         project=comment.project,
         subject=_name(comment.comparison),
-        details={"author": comment.author.username if comment.author else "", "kind": comment.kind},
+        details={"author": comment.author or "", "kind": comment.kind},
     )
     comment.delete()
 

@@ -34,13 +34,15 @@ MOST_DISCARDED = 20_000  # votes at once
 @dataclass(frozen=True, slots=True)
 class Discarded:
     """What discarding votes did, or would do. `changed`: {(outcome before, after): comparisons};
-    `n_asked`: votes that others are asked for. `discard`: its id."""
+    `changed_pairs`: which they are; `n_asked`: votes that others are asked for; `discard`: its id.
+    """
 
     discard: int
     n_votes: int
     n_comparisons: int
     n_asked: int
     changed: dict[tuple[str, str], int] = field(default_factory=dict)
+    changed_pairs: frozenset[int] = frozenset()
 
     @property
     def n_changed(self) -> int:
@@ -52,18 +54,19 @@ def votes_discard(
     *,
     project: Project,
     annotator: User,
-    by: User,
+    by: User | None,
     reason: str = "",
     wanted: VoteFilter | None = None,
     expected: int | None = None,
     pause: bool = False,
     dry_run: bool = False,
+    most: int | None = MOST_DISCARDED,
 ) -> Discarded:
     """Discard those votes of a person that count and that `wanted` names (all of them without it).
 
     expected: how many somebody was shown; pause: give the person no more pairs. dry_run: say what
     would happen and change nothing. Errors: `DomainError` on `reason` or for more than
-    MOST_DISCARDED votes; `Conflict` with code `nothing_to_discard` or `numbers_changed`.
+    `most` votes; `Conflict` with code `nothing_to_discard` or `numbers_changed`.
     """
     with transaction.atomic():
         if not dry_run:
@@ -72,12 +75,13 @@ def votes_discard(
         member = members.filter(project=project, user=annotator).first()
         votes = person_votes(project=project, annotator=annotator, wanted=wanted)
         votes = votes.filter(slot__kind__in=COUNTED).order_by("pk")
-        rows = list(votes.values_list("pk", "comparison_id")[: MOST_DISCARDED + 1])
+        limit = None if most is None else most + 1
+        rows = list(votes.values_list("pk", "comparison_id")[:limit])
         if not rows:
             raise Conflict("No vote that counts is among them.", code="nothing_to_discard")
-        if len(rows) > MOST_DISCARDED:
+        if most is not None and len(rows) > most:
             raise DomainError(
-                f"At most {MOST_DISCARDED:,} votes at once; narrow them by date.",
+                f"At most {most:,} votes at once; narrow them by date.",
                 code="too_many_votes",
             )
         if expected is not None and expected != len(rows):
@@ -105,12 +109,14 @@ def votes_discard(
         before, n_free = _outcomes(comparisons), _n_free(comparisons)
         slots.update(kind=Slot.Kind.DISCARD)
         _decided_again(project, comparisons)
+        after = _outcomes(comparisons)
         done = Discarded(
             discard=discard.pk,
             n_votes=len(rows),
             n_comparisons=len(comparisons),
             n_asked=_n_free(comparisons) - n_free,
-            changed=_changed(before, _outcomes(comparisons)),
+            changed=_changed(before, after),
+            changed_pairs=frozenset(pk for pk, was in before.items() if after[pk] != was),
         )
         if dry_run:
             transaction.set_rollback(True)
@@ -132,6 +138,8 @@ def discard_undo(*, project: Project, discard: int, by: User) -> Discarded:
         raise Missing("There is no such discard in this project.")
     if row.undone_at is not None:
         raise Conflict("These votes count again already.", code="discard_undone")
+    if row.annotator.erased_at is not None:
+        raise Conflict("Who cast these votes was erased.", code="person_erased")
     member = Membership.objects.select_for_update(no_key=True)
     list(member.filter(project=project, user=row.annotator).values_list("pk"))
     votes = DiscardedVote.objects.filter(discard=row)
@@ -202,7 +210,7 @@ def _n_free(comparisons: list[int]) -> int:
     return Slot.objects.filter(task__in=comparisons, state=Slot.State.FREE).count()
 
 
-def _record(action: str, discard: Discard, by: User, n_changed: int) -> None:
+def _record(action: str, discard: Discard, by: User | None, n_changed: int) -> None:
     details: dict[str, Any] = {
         "reason": discard.reason,
         "votes": discard.n_votes,
@@ -214,6 +222,6 @@ def _record(action: str, discard: Discard, by: User, n_changed: int) -> None:
         action=action,
         actor=by,
         project=discard.project,
-        subject=discard.annotator.username,
+        subject=discard.annotator,
         details=details | discard.filters,
     )

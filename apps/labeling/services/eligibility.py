@@ -61,6 +61,7 @@ class Eligibility:
     repeat_share: float
     audit_share: float
     audit_rate: float
+    consent_due: str | None = None  # what they have not agreed to yet
     closed_ids: str | None = None  # of comparisons whose imports others label; a multirange
 
     @classmethod
@@ -81,6 +82,13 @@ class Eligibility:
                 "paused",
                 gettext("Your labeling is paused"),
                 gettext("An admin of this project paused it: %(why)s") % {"why": self.paused},
+                n_today=self.n_today,
+            )
+        if self.consent_due:
+            return NothingReason(
+                "consent",
+                gettext("What your answers are used for"),
+                self.consent_due,
                 n_today=self.n_today,
             )
         if self.guideline_due is not None:
@@ -199,6 +207,25 @@ def guideline_acknowledge(*, project: Project, user: User, version: int) -> Anno
     annotator.acknowledged_at = timezone.now()
     annotator.save(update_fields=["acknowledged_version", "acknowledged_at", "updated_at"])
     _record("guideline.acknowledged", user, annotator, {"version": version})
+    return annotator
+
+
+@transaction.atomic
+def consent_give(*, project: Project, user: User, version: int) -> Annotator:
+    """This person has read what answers are used for, and agrees. Errors: `Conflict`
+    (`statement_outdated`) for another version than the one that holds."""
+    annotator = annotator_lock(project=project, user=user)
+    settings = LabelingSettings.objects.filter(project=project).first() or _DEFAULTS
+    if version != settings.data_statement_version:
+        raise Conflict(
+            gettext("The text has changed since you opened it. Read it again; it is shown now."),
+            code="statement_outdated",
+            field="version",
+        )
+    if annotator.consent_version != version:
+        annotator.consent_version, annotator.consented_at = version, timezone.now()
+        annotator.save(update_fields=["consent_version", "consented_at", "updated_at"])
+        _record("consent.given", user, annotator, {"version": version})
     return annotator
 
 
@@ -339,7 +366,7 @@ def _record(action: str, actor: User, annotator: Annotator, details: dict[str, A
         action=action,
         actor=actor,
         project=annotator.project,
-        subject=annotator.user.username,
+        subject=annotator.user,
         details=details,
     )
 

@@ -360,13 +360,12 @@ def import_people_set(*, job: ImportJob, people: Collection[int], by: User) -> I
         return job
     found.people.set(wanted)
     close(found, not_for_all=bool(wanted))
-    names = sorted(found.people.values_list("username", flat=True))
     audit_record(
         action="import.people_set",
         actor=by,
         project=found.project,
         subject=found.pk,
-        details={"file": found.file_name, "people": ", ".join(names) or "everybody"},
+        details={"file": found.file_name, "people": [*found.people.order_by("pk")] or "everybody"},
     )
     job.refresh_from_db()
     return job

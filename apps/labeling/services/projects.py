@@ -86,7 +86,7 @@ _SWITCHES = (
 # (most entries, most characters of one)
 _LISTS = {"reasons": (12, 40), "constraint_phrases": (1000, 200), "sensitive_topics": (200, 200)}
 _CHOICES: dict[str, type[TextChoices]] = {"decide_by": DecideBy, "task_kind": Task.Kind}
-_TEXTS = ("grade_low_label", "grade_high_label")
+_TEXTS = ("grade_low_label", "grade_high_label", "data_statement", "remarks_licence")
 _CONTROLS = ("gold_share", "repeat_share", "audit_share")
 _MOST_CONTROLS = 0.500001  # half, and the rounding of sums; the rest is work on the queue itself
 _MOST_CRITERIA = 8
@@ -335,6 +335,8 @@ def labeling_settings_update(
         before = {name: getattr(current, name) for name in changes if hasattr(current, name)}
         for name, value in changes.items():
             setattr(current, name, setting_checked(name, value))
+        if current.data_statement != before.get("data_statement", current.data_statement):
+            current.data_statement_version += 1  # who agreed to another text is asked again
         settings_check_together(current, rule_of)
         if current.decide_by != before.get("decide_by", current.decide_by):
             _fitted_check(current)

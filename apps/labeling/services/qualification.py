@@ -169,7 +169,7 @@ def attempt_grant(*, project: Project, user: User, by: User) -> QualificationAtt
         action="qualification.granted",
         actor=by,
         project=project,
-        subject=user.username,
+        subject=user,
         details={"attempt": attempt.number},
     )
     return attempt
@@ -302,7 +302,7 @@ def _count(attempt: QualificationAttempt) -> None:
             action="qualification.passed" if passed else "qualification.failed",
             actor=attempt.user,
             project=attempt.project,
-            subject=attempt.user.username,
+            subject=attempt.user,
             details={
                 "attempt": attempt.number,
                 "right": attempt.n_right,

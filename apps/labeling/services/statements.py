@@ -50,6 +50,9 @@ ELIGIBILITY_COLUMNS = f"""
          as n_today,
        w.topics, w.languages, w.avoids_topics, w.avoids_sensitive, l.sensitive_topics,
        l.sensitive_cap, closed.ids as closed_ids,
+       case when l.data_statement <> ''
+         and l.data_statement_version > coalesce(w.consent_version, 0)
+         then l.data_statement end as consent_due,
        case when w.sensitive_day = (now() at time zone 'utc')::date then w.sensitive_of_day else 0
          end as n_sensitive, {", ".join(f"l.{name}" for name in MIX)}"""
 ELIGIBILITY_JOINS = """

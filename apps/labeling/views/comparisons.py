@@ -230,6 +230,7 @@ def results_file(request: Request) -> HttpResponseBase:
         form=request.GET.get("format", "csv"),
         wanted=ComparisonsFilter(request.GET).wanted(),
         only=_chosen(request.GET),
+        scrub="scrub" in request.GET,
     )
     return download_response(sent)
 
@@ -237,12 +238,15 @@ def results_file(request: Request) -> HttpResponseBase:
 @require_safe
 @project_page(READERS)
 def votes_file(request: Request) -> HttpResponseBase:
-    """The votes on these comparisons; admins see names, others numbers."""
+    """The votes on these comparisons; admins see names, others pseudonyms. `scrub=1` takes out
+    what looks like personal data, `no_remarks=1` leaves out what people wrote."""
     sent = exports.votes_export(
         project=request.project,
         form=request.GET.get("format", "csv"),
         wanted=ComparisonsFilter(request.GET).wanted(),
         with_names=request.role == ADMIN,
+        remarks="no_remarks" not in request.GET,
+        scrub="scrub" in request.GET,
     )
     return download_response(sent)
 

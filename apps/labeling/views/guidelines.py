@@ -86,6 +86,22 @@ def acknowledge(request: Request) -> HttpResponse:
     return redirect(label_url(request))
 
 
+@require_POST
+@project_page(LABELERS)
+def consent(request: Request) -> HttpResponse:
+    """I agree to what my answers are used for; then the next pair."""
+    version = request.POST.get("version", "")
+    try:
+        services.consent_give(
+            project=request.project,
+            user=request.user,
+            version=int(version) if version.isdecimal() and len(version) < 9 else -1,
+        )
+    except DomainError as error:
+        messages.warning(request, error.message)
+    return redirect(label_url(request))
+
+
 @require_http_methods(["GET", "HEAD", "POST"])
 @project_page(frozenset({ADMIN}))
 def guideline_edit(request: Request) -> HttpResponse:

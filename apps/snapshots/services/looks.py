@@ -12,9 +12,11 @@ from apps.accounts.permissions import STAFF
 from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError, Missing
 from apps.snapshots.models import Snapshot, SplitAccess, SplitBudget, SplitSignOff
+from apps.snapshots.recipe import PRIVATE_SPLITS
 from apps.snapshots.selectors.looks import LEARNED, PREVIEW, budgets_of, held_out, looks_taken
 
 NEEDED = "look_needs_second_person"
+PRIVATE = "private"  # the purpose of a download of a private split
 MOST_LOOKS = 1000
 _LONGEST_REASON = 500
 
@@ -46,8 +48,19 @@ def split_access_record(
         "at": at or timezone.now(),
     }
     if not run:
-        return SplitAccess.objects.create(**about)
-    row, _ = SplitAccess.objects.get_or_create(run=run, attempt=attempt, seq=seq, defaults=about)
+        row, is_new = SplitAccess.objects.create(**about), purpose != PRIVATE
+    else:
+        row, is_new = SplitAccess.objects.get_or_create(
+            run=run, attempt=attempt, seq=seq, defaults=about
+        )
+    if is_new and split in PRIVATE_SPLITS:  # a download is recorded where it begins
+        audit_record(
+            action="snapshot.split_read",
+            actor=person,
+            project=snapshot.project,
+            subject=snapshot.pk,
+            details={"split": split, "purpose": purpose, "run": run},
+        )
     return row
 
 
@@ -163,7 +176,7 @@ def look_sign(
                 actor=by,
                 project=snapshot.project,
                 subject=snapshot.pk,
-                details={"split": split, "look": look, "for": person.username, "reason": reason},
+                details={"split": split, "look": look, "for": person, "reason": reason},
             )
     except IntegrityError as error:
         raise Conflict(

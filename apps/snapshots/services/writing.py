@@ -20,6 +20,7 @@ from apps.accounts.models import Project
 from apps.common.errors import Missing
 from apps.common.row_files import both_write, first_and_all, scratch_file
 from apps.labeling.models import Comparison
+from apps.labeling.selectors import pool_of
 from apps.snapshots import progress
 from apps.snapshots.assembling.gate import Proof, prove, require_clean
 from apps.snapshots.assembling.material import BY_RULING, Assembly, SplitLine
@@ -81,6 +82,7 @@ def preferences_write(
         "kind": str(snapshot.kind),
         "title": "Single answers, desirable or not" if unpaired else "Preference pairs",
         **asdict(snapshots.provenance(pairs=kept, votes=deciding)),
+        "pool": pool_of(project=snapshot.project, voters=snapshots.voters(deciding)),
     }
     counts = {**assembly.counts, "warnings": list(assembly.warnings)}
     private = {name: rows for name, rows in files.items() if name in PRIVATE_SPLITS}
@@ -256,8 +258,10 @@ def folder_zipped(
     splits: Sequence[str],
     read: Callable[[Snapshot, str, Shape], Iterable[Row]],
     schema: Callable[[Snapshot, str, Shape], pa.Schema],
+    removed: Mapping[str, int] | None = None,
 ) -> IO[bytes]:
-    """Another form of it: JSON Lines and Parquet of every split that has rows, with a card."""
+    """Another form of it: JSON Lines and Parquet of every split that has rows, with a card.
+    removed: what looked like personal data by split, counted while `read` is read."""
     with ExitStack() as closing:
         file = closing.enter_context(scratch_file())
         rows: dict[str, int] = {}
@@ -275,6 +279,8 @@ def folder_zipped(
                     f"No split has a row in this form ({shape.title}).", code="empty_export"
                 )
             card = frozen_card(snapshot)
+            if removed is not None:
+                card = card | {"personal_data_removed": dict(removed)}
             folder = folder_of(snapshot, shape, card, rows, columns)
             archive.writestr(_entry(f"{stem}/README.md"), card_text(folder))
             about = card | {"form": shape.key, "form_rows": rows, "made_from": _origin(snapshot)}

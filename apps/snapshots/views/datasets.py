@@ -258,7 +258,8 @@ def snapshot_exports(request: Request, snapshot: str) -> HttpResponse:
 @require_safe
 @project_page(STAFF)
 def export_file(request: Request, snapshot: str) -> HttpResponseBase:
-    """`?shape=…&split=…&format=jsonl|parquet|csv`, or `?shape=…&format=zip` for a folder."""
+    """`?shape=…&split=…&format=jsonl|parquet|csv`, or `?shape=…&format=zip` for a folder; with
+    `scrub=1` without what looks like personal data."""
     found = snapshots.snapshot_get(project=request.project, snapshot_id=snapshot)
     sent = exports.snapshot_export(
         snapshot=found,
@@ -266,5 +267,6 @@ def export_file(request: Request, snapshot: str) -> HttpResponseBase:
         form=request.GET.get("format", "jsonl"),
         shape=request.GET.get("shape", ""),
         user=request.user,
+        scrub="scrub" in request.GET,
     )
     return download_response(sent)

@@ -410,6 +410,9 @@ class LabelingSettings(Answered):
     sensitive_topics: tuple[str, ...] = field(metadata={"read": tuple}, default=())
     sensitive_cap: int = 0
     judge_first: bool = True
+    data_statement: str = ""
+    data_statement_version: int = 0
+    remarks_licence: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
