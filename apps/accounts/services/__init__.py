@@ -1,6 +1,14 @@
 """Writes of people, projects, roles, tokens and the audit log. Every change leaves an event."""
 
 from apps.accounts.services.audit import audit_record
+from apps.accounts.services.claims import (
+    claims_apply,
+    provider_person_create,
+    provider_person_take_over,
+    provider_record,
+    rules_met,
+    verified_email,
+)
 from apps.accounts.services.invitations import (
     addresses_read,
     invitation_accept,
@@ -22,6 +30,7 @@ from apps.accounts.services.people import (
     password_changed,
     password_link_make,
     set_up_token,
+    sign_in_again_record,
     sign_in_failed,
     user_activate,
     user_create,
@@ -35,12 +44,19 @@ from apps.accounts.services.projects import (
     project_restore,
     project_set_up,
 )
+from apps.accounts.services.second_factor import (
+    second_factor_failed,
+    second_factor_record,
+    second_factor_reset,
+)
+from apps.accounts.services.sessions import session_forget, session_seen, sessions_end
 from apps.accounts.services.tokens import TOKEN_MAX_DAYS, token_create, token_revoke
 
 __all__ = [
     "TOKEN_MAX_DAYS",
     "addresses_read",
     "audit_record",
+    "claims_apply",
     "first_admin_create",
     "invitation_accept",
     "invitation_create",
@@ -62,11 +78,23 @@ __all__ = [
     "project_delete",
     "project_restore",
     "project_set_up",
+    "provider_person_create",
+    "provider_person_take_over",
+    "provider_record",
+    "rules_met",
+    "second_factor_failed",
+    "second_factor_record",
+    "second_factor_reset",
+    "session_forget",
+    "session_seen",
+    "sessions_end",
     "set_up_token",
+    "sign_in_again_record",
     "sign_in_failed",
     "token_create",
     "token_revoke",
     "user_activate",
     "user_create",
     "user_rights_set",
+    "verified_email",
 ]
