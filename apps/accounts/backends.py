@@ -20,7 +20,8 @@ from django.utils.translation import gettext_lazy as _
 from apps.accounts import identity, services, throttle
 from apps.accounts.api_auth import SECOND_FACTOR_ELSEWHERE
 from apps.accounts.models import User
-from apps.accounts.oidc import asked_second_factor
+from apps.accounts.oidc import asked_second_factor, signed_in_at
+from apps.accounts.reauthentication import fresh_sign_in_note
 from apps.accounts.selectors import person_named
 from apps.common.errors import Unavailable
 from apps.common.http import client_address
@@ -97,8 +98,10 @@ class AccountAdapter(DefaultAccountAdapter):
         """Every way of signing in ends here, after a second factor."""
         response: HttpResponse = super().post_login(request, user, **how)
         sociallogin = (how.get("signal_kwargs") or {}).get("sociallogin")
-        if sociallogin is not None and asked_second_factor(sociallogin):
-            request.session[SECOND_FACTOR_ELSEWHERE] = True
+        if sociallogin is not None:
+            fresh_sign_in_note(request, signed_in_at(sociallogin))
+            if asked_second_factor(sociallogin):
+                request.session[SECOND_FACTOR_ELSEWHERE] = True
         signed_in(request, response)
         return response
 

@@ -99,6 +99,13 @@ def asked_second_factor(sociallogin: SocialLogin) -> bool:
     return isinstance(amr, list) and "mfa" in amr
 
 
+def signed_in_at(sociallogin: SocialLogin) -> float | None:
+    """When the person signed in at the provider, in seconds since 1970; None where it does not say.
+    Browsers that are signed in there already pass without a question."""
+    at = sociallogin.account.extra_data.get("id_token", {}).get("auth_time")
+    return at if isinstance(at, int | float) else None
+
+
 def _check_subject(request: HttpRequest, sociallogin: SocialLogin) -> None:
     """The user-info address must speak of the person of the ID token (OpenID Connect, 5.3.2)."""
     said = sociallogin.account.extra_data
@@ -167,8 +174,8 @@ def _connect(request: HttpRequest, sociallogin: SocialLogin) -> NoReturn:
 
 def _signed_in_again(request: HttpRequest, sociallogin: SocialLogin) -> None:
     """The same person, and just now where the provider says when."""
-    at = sociallogin.account.extra_data.get("id_token", {}).get("auth_time")
-    is_old = isinstance(at, int | float) and time.time() - at > _MOST_AGE
+    at = signed_in_at(sociallogin)
+    is_old = at is not None and time.time() - at > _MOST_AGE
     if not request.user.is_authenticated or sociallogin.user != request.user or is_old:
         messages.error(request, gettext("Somebody else signed in there, or not just now."))
         raise ImmediateHttpResponse(redirect("accounts:sign_in_again"))

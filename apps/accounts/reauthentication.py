@@ -33,9 +33,11 @@ _NOT_KEPT = {"csrfmiddlewaretoken"}
 View = Callable[..., HttpResponse]
 
 
-def fresh_sign_in_note(request: HttpRequest) -> None:
-    """Now the person has shown who they are: by password, code, passkey or the provider."""
-    request.session[_FRESH] = int(time.time())
+def fresh_sign_in_note(request: HttpRequest, at: float | None = None) -> None:
+    """The person has shown who they are, by password, code, passkey or the provider: now, or when
+    the provider says."""
+    now = time.time()
+    request.session[_FRESH] = int(now if at is None else min(at, now))
 
 
 def is_fresh(request: HttpRequest) -> bool:

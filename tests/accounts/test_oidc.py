@@ -409,6 +409,25 @@ def test_signing_in_again_at_the_provider_confirms_and_comes_back(
     assert client.get(log).status_code == 200
 
 
+def test_a_browser_that_was_signed_in_there_for_long_is_not_fresh_by_coming_in(
+    project: Project, provider: str, client: Client
+):
+    said = {"groups": ["leads"], "auth_time": int(time.time()) - 3600}
+    come(client, provider, "s-22", **said)
+    assert is_signed_in(client)
+    page = client.get("/p/arguments/audit-log.csv")
+    assert page.url.startswith("/account/again/")
+
+
+def test_what_the_provider_is_asked_is_not_chosen_by_the_address(provider: str, client: Client):
+    wrong = "auth_params=prompt%3Dnone%26max_age%3D99999&scope=everything"
+    asked = parse_qs(urlsplit(client.get(f"{LOGIN}?process=redirect&{wrong}").url).query)
+    assert (asked["prompt"], asked["max_age"]) == (["login"], ["0"])
+    assert set(asked["scope"][0].split()) == {"openid", "profile", "email"}
+    plain = parse_qs(urlsplit(client.get(f"{LOGIN}?{wrong}").url).query)
+    assert "prompt" not in plain
+
+
 @pytest.mark.parametrize("what", ["somebody else", "long ago"])
 def test_neither_somebody_else_nor_an_old_sign_in_confirms(
     project: Project, provider: str, client: Client, what: str

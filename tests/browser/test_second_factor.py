@@ -51,6 +51,12 @@ def sign_in_by_password(page: Page, site: str) -> None:
     page.get_by_role("button", name="Sign in", exact=True).click()
 
 
+def arrived(page: Page) -> None:
+    """Signed in, and nothing is under way any more."""
+    page.get_by_role("link", name="Rita").wait_for()
+    page.wait_for_load_state("networkidle")
+
+
 def no_serious_violation(page: Page) -> None:
     found = Axe().run(page).response["violations"]
     serious = [v["id"] for v in found if v["impact"] in ("serious", "critical")]
@@ -63,7 +69,7 @@ def test_rita_adds_a_passkey_and_signs_in_by_it_alone(
     page, site = open_page(), site_of(live_server)
     authenticator_add(page)
     sign_in_by_password(page, site)
-    page.get_by_role("link", name="Rita").wait_for()
+    arrived(page)
     page.goto(f"{site}/account/second-factor/")
     no_serious_violation(page)
     page.get_by_role("link", name="Add a passkey").click()
@@ -95,7 +101,7 @@ def test_rita_adds_a_passkey_and_signs_in_by_it_alone(
     page.wait_for_url("**/sign-in/second-factor/")
     no_serious_violation(page)
     page.get_by_role("button", name="Use a passkey").click()
-    page.get_by_role("link", name="Rita").wait_for()
+    arrived(page)
 
 
 def test_rita_sets_an_app_up_and_signs_in_by_its_code(
@@ -103,7 +109,7 @@ def test_rita_sets_an_app_up_and_signs_in_by_its_code(
 ) -> None:
     page, site = open_page(), site_of(live_server)
     sign_in_by_password(page, site)
-    page.get_by_role("link", name="Rita").wait_for()
+    arrived(page)
     page.goto(f"{site}/account/second-factor/app/")
     no_serious_violation(page)
     expect(page.get_by_alt_text("QR code of the key below")).to_have_js_property("complete", True)
@@ -123,7 +129,7 @@ def test_rita_sets_an_app_up_and_signs_in_by_its_code(
     expect(page.get_by_text("Incorrect code.")).to_be_visible()
     page.get_by_label("Code").fill(code_of(key))
     page.get_by_role("button", name="Sign in", exact=True).click()
-    page.get_by_role("link", name="Rita").wait_for()
+    arrived(page)
     page.goto(f"{site}/account/sessions/")
     expect(page.get_by_text("this one")).to_be_visible()
     no_serious_violation(page)

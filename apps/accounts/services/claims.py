@@ -63,19 +63,22 @@ def _rights_apply(user: User, rights: set[str]) -> None:
     admin, creates = SITE_ADMIN in rights, CREATE_PROJECTS in rights
     has_admin, has_creates = user.is_superuser, user.may_create_projects
     by_hand = has_admin and not user.admin_by_claim, has_creates and not user.creates_by_claim
-    change = {
-        "user": user,
-        "by": None,
-        "creates": creates or by_hand[1],
-        "creates_by_claim": creates and not by_hand[1],
-    }
-    try:
+
+    def give(is_admin: bool, by_claim: bool) -> None:
         user_rights_set(
-            site_admin=admin or by_hand[0], admin_by_claim=admin and not by_hand[0], **change
+            user=user,
+            site_admin=is_admin,
+            admin_by_claim=by_claim,
+            creates=creates or by_hand[1],
+            creates_by_claim=creates and not by_hand[1],
+            by=None,
         )
+
+    try:
+        give(admin or by_hand[0], admin and not by_hand[0])
     except DomainError as error:  # the last administrator of the site
         logger.warning("claims of user %s: %s", user.pk, error.message)
-        user_rights_set(site_admin=True, admin_by_claim=True, **change)
+        give(True, True)
 
 
 class _refusals_logged:

@@ -9,7 +9,7 @@ from django import forms
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
-from django.http import HttpResponse
+from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.decorators import method_decorator
 from django.utils.translation import gettext
@@ -78,9 +78,7 @@ class SignInAgain(ReauthenticateWebAuthnView):
             "minutes": settings.REAUTHENTICATE_MINUTES,
             "sent": sent_form(self.request),
             "provider": settings.OIDC_NAME,
-            "provider_url": provider_url(
-                process="redirect", next=target, auth_params="prompt=login&max_age=0"
-            )
+            "provider_url": provider_url(process="redirect", next=target)
             if "provider" in ways
             else "",
         }
@@ -121,6 +119,13 @@ def sent_form_page(request: Request) -> HttpResponse:
 @login_not_required
 @require_http_methods(["GET", "HEAD"])
 def provider_sign_in(request: Request, provider_id: str) -> HttpResponse:
+    """What the provider is asked for is not for whoever wrote the address to choose."""
+    query = request.GET.copy()
+    for name in ("auth_params", "scope", "action"):
+        query.pop(name, None)
+    if query.get("process") == "redirect":
+        query["auth_params"] = "prompt=login&max_age=0"
+    request.GET = query
     return _asked(request, provider_id, openid_views.login)
 
 
@@ -145,5 +150,7 @@ def _asked(request: Request, provider_id: str, view: Any) -> HttpResponse:
 @fresh_sign_in_required
 def provider_connect(request: Request) -> HttpResponse:
     """From the account page, on the way to connecting one's own account of the provider."""
+    if not settings.OIDC_ISSUER:
+        raise Http404("no provider")
     request.session[CONNECTING] = True
     return redirect(provider_url(process="connect"))
