@@ -45,6 +45,9 @@ INSTALLED_APPS = [
     "django.contrib.postgres",
     "allauth",
     "allauth.account",
+    "allauth.mfa",
+    "allauth.socialaccount",
+    "allauth.socialaccount.providers.openid_connect",
     "csp",
     "django_htmx",
     "apps.common",
@@ -73,6 +76,7 @@ MIDDLEWARE = [
     "apps.accounts.reader.ReaderMiddleware",
     "apps.accounts.middleware.SignedInMiddleware",
     "apps.common.middleware.SignInMiddleware",
+    "apps.accounts.middleware.SecondFactorMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
@@ -147,10 +151,48 @@ ACCOUNT_ADAPTER = "apps.accounts.backends.AccountAdapter"
 ACCOUNT_LOGIN_METHODS = {"username", "email"}
 ACCOUNT_SESSION_REMEMBER = True  # until SESSION_COOKIE_AGE or SESSION_IDLE_HOURS end it
 ACCOUNT_EMAIL_VERIFICATION = "none"  # who invites knows the address; nobody signs up
-ACCOUNT_RATE_LIMITS = {"login": None, "login_failed": None}  # apps/accounts/throttle.py counts
+# apps/accounts/throttle.py counts tries of passwords and codes; the adapter says whose address.
+ACCOUNT_RATE_LIMITS = {"login": None, "login_failed": None}
 ACCOUNT_EMAIL_UNKNOWN_ACCOUNTS = False  # whether an address has an account is nobody's business
 ACCOUNT_DEFAULT_HTTP_PROTOCOL = "https" if PRODUCTION else "http"
 PASSWORD_RESET_TIMEOUT = 3 * 86_400
+# Approvals, overrides and exports of personal data ask again after so many minutes.
+REAUTHENTICATE_MINUTES = env.number("REAUTHENTICATE_MINUTES", 15, low=1, high=1_440)
+# Roles whose people need a second factor; where there are any, site administrators do too.
+REQUIRE_SECOND_FACTOR = env.roles("REQUIRE_SECOND_FACTOR")
+MFA_SUPPORTED_TYPES = ["totp", "recovery_codes", "webauthn"]
+MFA_PASSKEY_LOGIN_ENABLED = True
+MFA_RECOVERY_CODES_SHOW_ONCE = True
+MFA_TOTP_TOLERANCE = 1  # a clock may be half a minute off
+MFA_REAUTHENTICATION_REQUIRED = False  # apps/accounts/reauthentication.py asks at these pages too
+MFA_ALLOW_UNVERIFIED_EMAIL = True  # as ACCOUNT_EMAIL_VERIFICATION
+MFA_TOTP_ISSUER = f"Concord ({mail.host_of(SITE_URL)})"
+MFA_FORMS = {
+    "authenticate": "apps.accounts.forms.CodeForm",
+    "authenticate_webauthn": "apps.accounts.forms.PasskeyCheckForm",
+    "activate_totp": "apps.accounts.forms.AppForm",
+    "add_webauthn": "apps.accounts.forms.PasskeyForm",
+}
+MFA_RATE_LIMITS = {"webauthn_login": "60/m/ip"}  # an office shares an address
+# Sign-in by a provider of OpenID Connect; none without OIDC_ISSUER (apps/accounts/oidc.py).
+OIDC_ISSUER = env.text("OIDC_ISSUER").rstrip("/")
+OIDC_CLIENT_ID = env.text("OIDC_CLIENT_ID")
+OIDC_CLIENT_SECRET = env.text("OIDC_CLIENT_SECRET")
+OIDC_NAME = env.text("OIDC_NAME", "single sign-on")
+OIDC_ROLES = env.claim_rules("OIDC_ROLES")
+OIDC_LINK_BY_EMAIL = env.flag("OIDC_LINK_BY_EMAIL")
+OIDC_ONLY = env.flag("OIDC_ONLY")
+if OIDC_ISSUER and not OIDC_CLIENT_ID:
+    raise env.BadEnvironment("OIDC_CLIENT_ID must be set where OIDC_ISSUER is")
+if PRODUCTION and OIDC_ISSUER and not OIDC_ISSUER.startswith("https://"):
+    raise env.BadEnvironment("OIDC_ISSUER must begin with https:// when PRODUCTION=1")
+if not OIDC_ISSUER and (OIDC_ONLY or OIDC_ROLES):
+    raise env.BadEnvironment("OIDC_ONLY and OIDC_ROLES need OIDC_ISSUER")
+SOCIALACCOUNT_ADAPTER = "apps.accounts.oidc.ProviderAdapter"
+SOCIALACCOUNT_EMAIL_VERIFICATION = "none"
+SOCIALACCOUNT_EMAIL_AUTHENTICATION_AUTO_CONNECT = True
+# A link, not a form: browsers follow no redirect from a form to what `form-action` leaves out.
+SOCIALACCOUNT_LOGIN_ON_GET = True
 LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "accounts:sign_in"
 AUTH_PASSWORD_VALIDATORS = [
@@ -295,6 +337,7 @@ LOGGING = logs.configuration(
         "concord.denied": {"level": "ERROR" if TESTING else "INFO"},
         "django.db.backends": {"level": "INFO"},
         **logs.QUIET,
+        "fido2": {"level": "WARNING"},
     },
 )
 SILENCED_SYSTEM_CHECKS: list[str] = []

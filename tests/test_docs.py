@@ -16,7 +16,7 @@ def environment_names() -> set[str]:
     for path in [*ROOT.glob("config/*.py"), *ROOT.glob("apps/**/*.py")]:
         names |= set(
             re.findall(
-                r"\benv\.(?:text|flag|number|choice|words|token|networks|syslog)\(\s*\"([A-Z_]+)\"",
+                r"\benv\.(?:text|flag|number|choice|words|token|networks|syslog|roles|claim_rules)\(\s*\"([A-Z_]+)\"",
                 path.read_text(),
             )
         )

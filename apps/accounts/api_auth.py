@@ -10,7 +10,9 @@ from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
+from django.contrib.auth import SESSION_KEY
 from django.http import HttpRequest
+from django.urls import reverse
 from django.utils import timezone
 from ninja.errors import AuthenticationError
 from ninja.security import APIKeyCookie, HttpBearer
@@ -18,11 +20,14 @@ from ninja.utils import check_csrf
 
 from apps.accounts.identity import token_get
 from apps.accounts.models import SCOPES, ApiToken, User, token_sha256
+from apps.accounts.reauthentication import is_fresh
+from apps.accounts.selectors import needs_second_factor
 from apps.common import rates
 from apps.common.errors import Refused
 
 # A token used a thousand times a minute need not write a row each time.
 LAST_USED_EVERY = timedelta(minutes=1)
+SECOND_FACTOR_ELSEWHERE = "second_factor_elsewhere"  # of the session: the provider asked for one
 
 
 class TokenAuth(HttpBearer):
@@ -55,9 +60,14 @@ class TokenAuth(HttpBearer):
 
 
 class BrowserAuth(APIKeyCookie):
-    """A signed-in person; anything but a read must carry the CSRF token."""
+    """A signed-in person; anything but a read must carry the CSRF token, and what decides about
+    models a sign-in of the last minutes. Tokens are asked for neither that nor a second factor."""
 
     param_name = settings.SESSION_COOKIE_NAME
+
+    def __init__(self, scope: str) -> None:
+        super().__init__()
+        self.scope = scope
 
     def _get_key(self, request: HttpRequest) -> str | None:
         return request.COOKIES.get(self.param_name)
@@ -72,7 +82,30 @@ class BrowserAuth(APIKeyCookie):
                 "The CSRF token is missing or wrong: send it as X-CSRFToken.", code="csrf"
             )
         _stop(rates.take_person(request.user.pk))
+        if lacks_second_factor(request):
+            raise Refused(
+                "Your role needs a second factor: set one up on your account page first.",
+                code="second_factor_needed",
+            )
+        if self.scope == "approve":
+            fresh_sign_in_demand(request)
         return request.user
+
+
+def lacks_second_factor(request: HttpRequest) -> bool:
+    """Whether the person of this session has to set one up first. The provider's own one counts in
+    the session that began with it."""
+    if not settings.REQUIRE_SECOND_FACTOR or request.session.get(SECOND_FACTOR_ELSEWHERE):
+        return False
+    return request.user.is_authenticated and needs_second_factor(request.user)
+
+
+def fresh_sign_in_demand(request: HttpRequest) -> None:
+    """Raises `Refused` where a browser decides something with a sign-in of long ago."""
+    by_session = request.session.get(SESSION_KEY) == str(request.user.pk)
+    if by_session and request.method not in {"GET", "HEAD"} and not is_fresh(request):
+        where = reverse("accounts:sign_in_again")
+        raise Refused(f"Confirm that it is you at {where} first.", code="sign_in_again")
 
 
 def _stop(taken: rates.Taken | None) -> None:
@@ -86,4 +119,4 @@ def needs(scope: str) -> list[Any]:
     """The `auth=` of an operation. `scope` is one of `apps.accounts.models.SCOPES`."""
     if scope not in SCOPES:
         raise ValueError(f"unknown scope {scope!r}")
-    return [TokenAuth(scope), BrowserAuth()]
+    return [TokenAuth(scope), BrowserAuth(scope)]

@@ -20,6 +20,9 @@ class AccountsConfig(AppConfig):
     label = "accounts"
 
     def ready(self) -> None:
+        from allauth.mfa import signals
+
+        from apps.accounts import backends
         from apps.accounts.middleware import session_begins
         from apps.accounts.screens import invitations_named
         from apps.accounts.services.people import set_up_line
@@ -27,11 +30,21 @@ class AccountsConfig(AppConfig):
         audit_subjects_add(("invitation",), invitations_named)
         start_line_add(set_up_line)
         user_logged_in.connect(session_begins, dispatch_uid="accounts.session_begins")
+        signals.authenticator_added.connect(backends.second_factor_added)
+        signals.authenticator_removed.connect(backends.second_factor_removed)
+        signals.authenticator_reset.connect(backends.codes_made)
+        signals.authenticator_used.connect(backends.code_used)
         translated(
             *("home", "account_login", "account_reset_password", "account_reset_password_done"),
             *("account_reset_password_from_key", "accounts:sign_in", "accounts:sign_out"),
             *(f"accounts:{name}" for name in ("invitation", "projects", "project", "account")),
             *(f"accounts:{name}" for name in ("profile", "theme", "password")),
+            *(f"accounts:{name}" for name in ("sign_in_again", "sent_form", "provider_connect")),
+            *(f"accounts:{name}" for name in ("sessions", "session_end")),
+            *("openid_connect_login", "openid_connect_callback", "mfa_authenticate"),
+            *(f"mfa_{name}" for name in ("index", "activate_totp", "deactivate_totp")),
+            *(f"mfa_{name}" for name in ("view_recovery_codes", "generate_recovery_codes")),
+            *(f"mfa_{name}" for name in ("add_webauthn", "remove_webauthn", "login_webauthn")),
             *(
                 f"accounts:{name}"
                 for name in ("token_create", "token_revoke", "own_data", "erasure_ask")

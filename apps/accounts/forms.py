@@ -1,22 +1,34 @@
 """Forms of the people pages. Rules live in services; a service's refusal lands on its field."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from allauth.account.adapter import get_adapter
 from allauth.account.forms import LoginForm
+from allauth.core import context
+from allauth.mfa.base.forms import AuthenticateForm, ReauthenticateForm
+from allauth.mfa.totp.forms import ActivateTOTPForm
+from allauth.mfa.webauthn.forms import (
+    AddWebAuthnForm,
+    AuthenticateWebAuthnForm,
+    ReauthenticateWebAuthnForm,
+)
 from django import forms
 from django.conf import settings
 from django.contrib.auth.forms import PasswordChangeForm
 from django.core.exceptions import ValidationError
 from django.utils.text import format_lazy
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
+from apps.accounts import services, throttle
 from apps.accounts.models import DEFAULT_SCOPES, SCOPES, Project, Role, User
 from apps.accounts.reader import zones
 from apps.accounts.services import TOKEN_MAX_DAYS
 from apps.accounts.services.invitations import MAX_DAYS, addresses_read
 from apps.common import registry
 from apps.common.errors import DomainError
+from apps.common.http import client_address
 
 _PASSWORD_HELP = _("At least ten characters; not a common one, and not like your name.")
 
@@ -31,6 +43,101 @@ class SignInForm(LoginForm):
         attributes = {"autofocus": True, "autocomplete": "username", "autocapitalize": "none"}
         self.fields["login"].widget = forms.TextInput(attributes)
         self.fields["password"].widget = forms.PasswordInput({"autocomplete": "current-password"})
+
+
+_CODE = {"autocomplete": "one-time-code", "inputmode": "numeric", "autofocus": True}
+
+
+class _Counted:
+    """A second factor whose failures make the next try wait, wherever they come from."""
+
+    def _counted(self, clean: Callable[[], Any]) -> Any:
+        attempt = throttle.Try.of_second_factor(self.user.pk)
+        attempt.refuse_while_waiting()
+        try:
+            found = clean()
+        except ValidationError:
+            services.second_factor_failed(
+                user=self.user,
+                address=client_address(context.request),
+                failures=attempt.count_failure(),
+            )
+            raise
+        attempt.forget_failures()
+        return found
+
+
+class _CodeField(_Counted):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["code"].label = _("Code")
+        self.fields["code"].max_length = 40
+        self.fields["code"].widget = forms.TextInput(_CODE)
+
+    def clean_code(self) -> str:
+        return self._counted(super().clean_code)
+
+
+class CodeForm(_CodeField, AuthenticateForm):
+    """After the password: a code of the app, or a recovery code."""
+
+
+class CodeAgainForm(_CodeField, ReauthenticateForm):
+    """The same, to show again who one is."""
+
+
+class PasskeyCheckForm(_Counted, AuthenticateWebAuthnForm):
+    """After the password: a passkey."""
+
+    def clean_credential(self) -> Any:
+        return self._counted(super().clean_credential)
+
+
+class PasskeyAgainForm(_Counted, ReauthenticateWebAuthnForm):
+    def clean_credential(self) -> Any:
+        return self._counted(super().clean_credential)
+
+
+class AppForm(ActivateTOTPForm):
+    """The first code of an app that has just been given the secret."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["code"].label = _("Code that the app shows")
+        self.fields["code"].widget = forms.TextInput(_CODE)
+
+
+class PasskeyForm(AddWebAuthnForm):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["name"].label = _("Name")
+        self.fields["name"].max_length = 80
+        self.fields["name"].initial = self.initial["name"] = gettext("Passkey")
+        self.fields["name"].help_text = _("So that you know it again, such as “Laptop”.")
+        passwordless = self.fields["passwordless"]
+        passwordless.label = _("Sign in with it alone, without a password")
+        passwordless.help_text = _("It has to ask for a PIN, a finger or a face.")
+        passwordless.initial = True
+
+
+class PasswordAgainForm(forms.Form):
+    """The password of whoever is signed in."""
+
+    password = forms.CharField(
+        label=_("Password"),
+        strip=False,
+        widget=forms.PasswordInput({"autocomplete": "current-password"}),
+    )
+
+    def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.user = user
+
+    def clean_password(self) -> str:
+        password: str = self.cleaned_data["password"]
+        if not get_adapter().reauthenticate(self.user, password):
+            raise ValidationError(_("The password is wrong."), code="wrong_password")
+        return password
 
 
 class PasswordForm(PasswordChangeForm):

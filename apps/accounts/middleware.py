@@ -1,4 +1,5 @@
-"""What holds for every request of somebody who is signed in: idle sessions, caching, downloads."""
+"""What holds for every request of somebody who is signed in: idle sessions, caching, downloads, and
+a second factor where their role needs one."""
 
 import re
 import time
@@ -9,23 +10,41 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth import SESSION_KEY, logout
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import reverse
 from django.utils import timezone
+from django_htmx.http import HttpResponseClientRedirect
 
 from apps.accounts import services
-from apps.accounts.models import Project
+from apps.accounts.api_auth import lacks_second_factor
+from apps.accounts.models import Project, User
 from apps.accounts.permissions import OUTSIDER
+from apps.accounts.reauthentication import fresh_sign_in_note
 from apps.common.http import client_address
-from apps.common.refusals import refusal_reason
+from apps.common.refusals import API_ROOT, refusal_reason
 
 _SEEN = "seen"  # of the session: when it was last used, in seconds since 1970
+_SEEN_EVERY = 300  # seconds: noting it costs a write
+# What somebody may use who still has to set up a second factor.
+_BEFORE_SECOND_FACTOR = frozenset(
+    {
+        *("mfa_index", "mfa_activate_totp", "mfa_add_webauthn"),
+        *("mfa_view_recovery_codes", "mfa_generate_recovery_codes"),
+        *("accounts:sign_in_again", "accounts:sign_out", "accounts:theme"),
+        *("openid_connect_login", "openid_connect_callback"),
+        *("words", "livez", "readyz", "healthz", "metrics"),
+    }
+)
 _FILE = re.compile(r'filename="?([^";]+)')
 
 
-def session_begins(request: HttpRequest | None = None, **_: Any) -> None:
+def session_begins(user: User, request: HttpRequest | None = None, **_: Any) -> None:
     """Receives `user_logged_in`. The end is fixed here: saving a session would move it on."""
     if request is None:
         return
     request.session[_SEEN] = int(time.time())
+    fresh_sign_in_note(request)
+    note_session(request, user)
     ends = timezone.now() + timedelta(seconds=settings.SESSION_COOKIE_AGE)
     request.session.set_expiry(ends)
 
@@ -56,9 +75,43 @@ def end_when_idle(request: HttpRequest) -> None:
     now = int(time.time())
     idle = now - request.session.get(_SEEN, 0)
     if _SEEN in request.session and idle > allowed:
+        services.session_forget(session_key=request.session.session_key)
         logout(request)
-    elif idle > allowed / 24:
+    elif idle > min(allowed / 24, _SEEN_EVERY):
         request.session[_SEEN] = now
+        note_session(request, request.user)
+
+
+def note_session(request: HttpRequest, user: User) -> None:
+    """Keeps what the person's page of sessions says of this browser."""
+    if request.session.session_key:
+        services.session_seen(
+            user=user,
+            session_key=request.session.session_key,
+            address=client_address(request),
+            browser=request.META.get("HTTP_USER_AGENT", ""),
+        )
+
+
+class SecondFactorMiddleware:
+    """Who needs a second factor and has none sets one up before anything else; the API says so to
+    their browser (`api_auth`). Programs with API tokens go on."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self.get_response(request)
+
+    def process_view(self, request: HttpRequest, *_: Any) -> HttpResponse | None:
+        if SESSION_KEY not in request.session or request.path_info.startswith(API_ROOT):
+            return None
+        name = request.resolver_match.view_name if request.resolver_match else ""
+        if name in _BEFORE_SECOND_FACTOR or not lacks_second_factor(request):
+            return None
+        if request.headers.get("HX-Request") == "true":
+            return HttpResponseClientRedirect(reverse("mfa_index"))
+        return redirect("mfa_index")
 
 
 def record_refusal(request: HttpRequest, response: HttpResponse) -> None:

@@ -42,6 +42,9 @@ class User(AbstractUser):
     )
     erasure_asked_at = models.DateTimeField(null=True, blank=True, help_text="by the person")
     erased_at = models.DateTimeField(null=True, blank=True, help_text="their data are gone")
+    # Which of the rights on the site a claim of the sign-in provider gave, and may take away.
+    admin_by_claim = models.BooleanField(default=False, db_default=False)
+    creates_by_claim = models.BooleanField(default=False, db_default=False)
 
     class Meta:
         constraints = [
@@ -103,6 +106,8 @@ class Membership(Stamped):
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
     role = models.CharField(max_length=12, choices=Role.choices)
     paused_reason = models.CharField(max_length=300, blank=True)
+    # The role was given by a claim of the sign-in provider, which may change it or take it away.
+    by_claim = models.BooleanField(default=False, db_default=False)
 
     class Meta:
         constraints = [
@@ -158,6 +163,20 @@ class ApiToken(Named):
 
     def __str__(self) -> str:
         return f"{self.name} ({self.prefix}…)"
+
+
+class BrowserSession(models.Model):
+    """A browser that somebody is signed in with: what their page of sessions lists and ends."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="browser_sessions")
+    session_key = models.CharField(max_length=40, unique=True)
+    address = models.CharField(max_length=45, blank=True)
+    browser = models.CharField(max_length=300, blank=True, help_text="its User-Agent")
+    created_at = models.DateTimeField(auto_now_add=True, db_index=True)
+    seen_at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return f"{self.user_id} at {self.address}"
 
 
 class AuditEvent(models.Model):

@@ -155,6 +155,12 @@ SENTENCES: dict[str, str] = {
     "more measure",
     "judge.tuned": "tried {prompts} prompts of the judge {name}, trial {trial}",
     "judge.version_made": "made version {version} of the judge {name}",
+    "second_factor.added": "added a second factor ({kind}) to {subject}",
+    "second_factor.code_used": "used a recovery code of {subject}",
+    "second_factor.codes_made": "made new recovery codes for {subject}",
+    "second_factor.failed": "failed to show the second factor of {subject}",
+    "second_factor.removed": "removed a second factor ({kind}) of {subject}",
+    "session.ended": "ended a session of {subject} at {address}",
     "sheet.finished": "finished the audit sheet {subject}",
     "sheet.made": "drew the audit sheet {subject} with {answers} answers",
     "sheet.withdrawn": "withdrew the audit sheet {subject}: {reason}",
@@ -186,12 +192,15 @@ SENTENCES: dict[str, str] = {
     "token.revoked": "revoked the API token {subject}…",
     "user.created": "created the account {subject}",
     "user.deactivated": "deactivated the account {subject}",
+    "user.provider_connected": "connected {subject} with the sign-in provider",
     "user.password_changed": "changed the password of {subject}",
     "user.password_link_made": "made {subject} a link for a new password",
     "user.reactivated": "reactivated the account {subject}",
     "user.rights_changed": "changed the site rights of {subject}: {changes}",
     "user.sign_in_failed": "failed to sign in as {subject}",
-    "user.signed_in": "signed in",
+    "user.sign_in_refused": "was refused the sign-in by the provider: {reason}",
+    "user.signed_in": "signed in: {by}",
+    "user.signed_in_again": "showed again who they are: {by}",
     "user.signed_out": "signed out",
     "verdict.given": "judged an answer of {subject} at step {step}: {verdict}",
     "verdict.withdrawn": "took back a verdict on an answer of {subject} at step {step}",
@@ -365,3 +374,23 @@ def invitations_named(project: Project, ids: Iterable[str]) -> dict[str, Named]:
     rows = Invitation.objects.filter(project=project, pk__in=ids)
     url = reverse("accounts:people", args=[project.slug])
     return {row.pk: Named(row.email or row.pk, url) for row in rows}
+
+
+# Whose User-Agent says what: the first that fits. Chrome says Safari too, Edge says Chrome too.
+_BROWSERS = (
+    *(("Edg/", "Edge"), ("OPR/", "Opera"), ("Firefox/", "Firefox"), ("Chrome/", "Chrome")),
+    *(("Safari/", "Safari"), ("python-", "Python"), ("curl/", "curl")),
+)
+_SYSTEMS = (
+    *(("iPhone", "iPhone"), ("iPad", "iPad"), ("Android", "Android"), ("Windows", "Windows")),
+    *(("Mac OS X", "macOS"), ("CrOS", "ChromeOS"), ("Linux", "Linux")),
+)
+
+
+def browser_named(agent: str) -> str:
+    """A User-Agent as people call it, such as `Firefox, Windows`; its beginning where it is none
+    of the known ones."""
+    found = [
+        next((name for part, name in known if part in agent), "") for known in (_BROWSERS, _SYSTEMS)
+    ]
+    return ", ".join(filter(None, found)) or agent[:60]

@@ -1,16 +1,20 @@
 """Reads of people, roles, tokens and the audit log."""
 
 from collections.abc import Callable, Collection, Iterable
-from datetime import date
+from datetime import date, timedelta
+from importlib import import_module
 from typing import Any
 
-from django.db.models import Count, Model, Q, QuerySet
+from allauth.mfa.models import Authenticator
+from django.conf import settings
+from django.db.models import Count, Exists, Model, OuterRef, Q, QuerySet
 from django.urls import reverse
 from django.utils import timezone
 
 from apps.accounts.models import (
     ApiToken,
     AuditEvent,
+    BrowserSession,
     Invitation,
     Membership,
     Notice,
@@ -20,6 +24,7 @@ from apps.accounts.models import (
     User,
     token_sha256,
 )
+from apps.common.environment import SITE_ADMIN
 from apps.common.registry import Named
 
 
@@ -68,7 +73,10 @@ def site_has_people() -> bool:
 
 def people_of_site(*, search: str = "", who: str = "") -> QuerySet[User]:
     """Everybody who signs in, or has signed in, by name; `who`: "", "active", "inactive"."""
-    rows = User.objects.filter(is_imported=False).annotate(n_projects=Count("memberships"))
+    factor = Authenticator.objects.filter(user=OuterRef("pk"))
+    rows = User.objects.filter(is_imported=False).annotate(
+        n_projects=Count("memberships"), has_factor=Exists(factor)
+    )
     if who:
         rows = rows.filter(is_active=who == "active")
     if search:
@@ -145,6 +153,30 @@ def people_list(
 
 def tokens_of(user: User) -> QuerySet[ApiToken]:
     return ApiToken.objects.filter(user=user, revoked_at__isnull=True).order_by("-created_at")
+
+
+def has_second_factor(user: User) -> bool:
+    """Recovery codes alone are none."""
+    kinds = (Authenticator.Type.TOTP, Authenticator.Type.WEBAUTHN)
+    return Authenticator.objects.filter(user=user, type__in=kinds).exists()
+
+
+def needs_second_factor(user: User) -> bool:
+    """Whether a role of theirs needs a second factor (REQUIRE_SECOND_FACTOR), and they have none.
+    Site administrators need one wherever anybody does."""
+    roles = settings.REQUIRE_SECOND_FACTOR
+    if not roles or has_second_factor(user):
+        return False
+    held = user.memberships.filter(role__in=roles - {SITE_ADMIN}, project__archived_at=None)
+    return user.is_superuser or held.exists()
+
+
+def sessions_of(user: User) -> list[BrowserSession]:
+    """The browsers that are signed in as this person, used last first."""
+    idle = timezone.now() - timedelta(hours=settings.SESSION_IDLE_HOURS, minutes=10)
+    rows = BrowserSession.objects.filter(user=user, seen_at__gte=idle).order_by("-seen_at", "pk")
+    store = import_module(settings.SESSION_ENGINE).SessionStore()
+    return [row for row in rows if store.exists(row.session_key)]
 
 
 def audit_list(

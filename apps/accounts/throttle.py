@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from django.conf import settings
 from django.core import signing
 from django.core.cache import cache
+from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse
+from django.utils.translation import gettext, ngettext
 
 from apps.common.http import client_address
 
@@ -23,6 +25,8 @@ FIRST_WAIT_SECONDS = 30
 FREE_TRIES = 5  # of a name at one address, or in one browser
 FREE_TRIES_OF_NAME = 20  # at all addresses
 FREE_TRIES_AT_ADDRESS = 1000  # with any names
+# Of somebody's failures these are written into the audit log: guessing cannot flood it.
+_RECORDED = frozenset({1, 5, 10, 20, 50, 100})
 
 DEVICE_COOKIE = f"concord_device_{settings.PORT}"
 _DEVICE_SECONDS = 180 * 86_400
@@ -50,6 +54,20 @@ class Try:
             }
         )
 
+    @classmethod
+    def of_second_factor(cls, person: int) -> "Try":
+        """Of a code or passkey after the password: counted wherever it comes from."""
+        return cls({f"second-factor:{person}": FREE_TRIES})
+
+    def refuse_while_waiting(self) -> None:
+        """Raises the `ValidationError` that a form shows."""
+        if seconds := self.seconds_to_wait():
+            words = gettext(
+                "Too many failed tries. Wait %(time)s and try again, or ask an admin for a "
+                "new password."
+            )
+            raise ValidationError(words % {"time": _duration(seconds)}, code="too_many_tries")
+
     def seconds_to_wait(self) -> int:
         """The wait that the last failure began, while it lasts; 0 where one may try."""
         return max(cache.get_many([_wait_key(key) for key in self.counts]).values(), default=0)
@@ -68,6 +86,11 @@ class Try:
         """After a success: the counts of that person start again, the address's does not."""
         own = [key for key in self.counts if not key.startswith("sign-in:address:")]
         cache.delete_many([*own, *map(_wait_key, own)])
+
+
+def is_recorded(failures: int) -> bool:
+    """Whether the failure that makes so many is written down."""
+    return failures in _RECORDED
 
 
 def wait_after(failures: int, free: int) -> int:
@@ -114,3 +137,10 @@ def _wait_key(key: str) -> str:
 
 def _digest(name: str, more: str = "") -> str:
     return hashlib.sha256(f"{name.strip().casefold()}\n{more}".encode()).hexdigest()[:40]
+
+
+def _duration(seconds: int) -> str:
+    if seconds < 60:
+        return ngettext("%(n)s second", "%(n)s seconds", seconds) % {"n": seconds}
+    minutes = -(-seconds // 60)
+    return ngettext("%(n)s minute", "%(n)s minutes", minutes) % {"n": minutes}

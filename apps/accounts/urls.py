@@ -7,7 +7,17 @@ from allauth.account import views as allauth_views
 from django.urls import path
 
 from apps.accounts.services.mails import mails_go_out
-from apps.accounts.views import account, joining, people, personal, projects, site
+from apps.accounts.views import (
+    account,
+    joining,
+    people,
+    personal,
+    projects,
+    second_factor,
+    sessions,
+    sign_in_again,
+    site,
+)
 
 app_name = "accounts"
 urlpatterns = [
@@ -19,6 +29,11 @@ urlpatterns = [
     path("account/profile/", account.profile, name="profile"),
     path("account/theme/", account.theme, name="theme"),
     path("account/password/", account.password, name="password"),
+    path("account/again/", sign_in_again.SignInAgain.as_view(), name="sign_in_again"),
+    path("account/again/send/", sign_in_again.sent_form_page, name="sent_form"),
+    path("account/provider/", sign_in_again.provider_connect, name="provider_connect"),
+    path("account/sessions/", sessions.sessions, name="sessions"),
+    path("account/sessions/end/", sessions.session_end, name="session_end"),
     path("account/tokens/", account.token_create, name="token_create"),
     path("account/tokens/<str:token_id>/revoke/", account.token_revoke, name="token_revoke"),
     path("account/data/", personal.own_data, name="own_data"),
@@ -68,5 +83,32 @@ allauth_urls = [
         "password/new/<str:uidb36>/<str:key>/",
         account.PasswordFromLink.as_view(),
         name="account_reset_password_from_key",
+    ),
+    path(
+        "sign-in/with/<str:provider_id>/",
+        sign_in_again.provider_sign_in,
+        name="openid_connect_login",
+    ),
+    path(
+        "sign-in/with/<str:provider_id>/callback/",
+        sign_in_again.provider_callback,
+        name="openid_connect_callback",
+    ),
+    path("sign-in/second-factor/", second_factor.code_ask, name="mfa_authenticate"),
+    path("sign-in/passkey/", second_factor.passkey_sign_in, name="mfa_login_webauthn"),
+    path("account/second-factor/", second_factor.second_factors, name="mfa_index"),
+    path("account/second-factor/app/", second_factor.app_add, name="mfa_activate_totp"),
+    path("account/second-factor/app/remove/", second_factor.app_remove, name="mfa_deactivate_totp"),
+    path("account/second-factor/codes/", second_factor.codes, name="mfa_view_recovery_codes"),
+    path(
+        "account/second-factor/codes/new/",
+        second_factor.codes_make,
+        name="mfa_generate_recovery_codes",
+    ),
+    path("account/second-factor/passkeys/", second_factor.passkey_add, name="mfa_add_webauthn"),
+    path(
+        "account/second-factor/passkeys/<int:pk>/remove/",
+        second_factor.passkey_remove,
+        name="mfa_remove_webauthn",
     ),
 ]

@@ -2,8 +2,10 @@
 
 import contextlib
 import os
+import re
 import secrets
 import stat
+from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -61,6 +63,50 @@ def token(name: str, *, least: int) -> str:
     if value and (len(value) < least or not value.isascii()):
         raise BadEnvironment(f"{name} must be at least {least} ASCII characters")
     return value
+
+
+ROLES = ("annotator", "reviewer", "engineer", "admin")
+SITE_ADMIN, CREATE_PROJECTS = "site-admin", "create-projects"
+
+
+def roles(name: str) -> frozenset[str]:
+    """Comma-separated roles of projects; `site-admin` is one of them here."""
+    found = frozenset(words(name))
+    if unknown := found - {*ROLES, SITE_ADMIN}:
+        allowed = ", ".join((*ROLES, SITE_ADMIN))
+        raise BadEnvironment(f"{name}: {min(unknown)!r} is not one of {allowed}")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRule:
+    """Whoever has `value` in `claim` has `right`: a role in `project`, or a right on the site where
+    that is empty."""
+
+    claim: str
+    value: str
+    project: str
+    right: str
+
+
+_CLAIM_RULE = re.compile(r"([\w.-]+):(.+)=(?:([\w-]+)/)?([\w-]+)", re.ASCII)
+
+
+def claim_rules(name: str) -> list[ClaimRule]:
+    """Rules such as `groups:leads=arguments/admin`, between semicolons or one a line."""
+    found = []
+    for rule in filter(None, map(str.strip, re.split(r"[;\n]", text(name)))):
+        match = _CLAIM_RULE.fullmatch(rule)
+        if match is None:
+            raise BadEnvironment(
+                f"{name}: {rule!r} is no rule, such as groups:leads=arguments/admin"
+            )
+        claim, value, project, right = match.groups(default="")
+        allowed = ROLES if project else (SITE_ADMIN, CREATE_PROJECTS)
+        if right not in allowed:
+            raise BadEnvironment(f"{name}: {right!r} is not one of {', '.join(allowed)}")
+        found.append(ClaimRule(claim, value.strip(), project, right))
+    return found
 
 
 def networks(name: str, default: str = "") -> list[IPv4Network | IPv6Network]:

@@ -97,6 +97,8 @@ def api_person(world: World) -> dict[str, Any]:
     return {"user": world.ana.pk}
 
 
+PROVIDER = {"provider_id": "oidc"}  # none is set
+
 ACCOUNTS = [
     page("home", SIGNED_IN, ok=302),
     page("metrics", SIGNED_IN, ok=404, expect=anyone(404)),  # off until a token is set
@@ -114,6 +116,22 @@ ACCOUNTS = [
         args={"uidb36": "1", "key": "no-such-key"},
         expect=anyone(200),
     ),
+    page("openid_connect_login", SIGNED_IN, ok=404, args=PROVIDER, expect=anyone(404)),
+    page("openid_connect_callback", SIGNED_IN, ok=404, args=PROVIDER, expect=anyone(404)),
+    page("mfa_authenticate", SIGNED_IN, ok=302),
+    page("mfa_login_webauthn", SIGNED_IN, ok=302),
+    page("mfa_index", SIGNED_IN),
+    page("mfa_activate_totp", SIGNED_IN),
+    page("mfa_deactivate_totp", SIGNED_IN, ok=404),  # they have none
+    page("mfa_view_recovery_codes", SIGNED_IN, ok=404),
+    page("mfa_generate_recovery_codes", SIGNED_IN),
+    page("mfa_add_webauthn", SIGNED_IN),
+    page("mfa_remove_webauthn", SIGNED_IN, ok=404, args={"pk": 1}),
+    page("accounts:sign_in_again", SIGNED_IN, ok=302),  # they have just signed in
+    page("accounts:sent_form", SIGNED_IN, ok=302),  # nothing waits
+    post("accounts:provider_connect", SIGNED_IN, ok=404),
+    page("accounts:sessions", SIGNED_IN),
+    post("accounts:session_end", SIGNED_IN),
     page("accounts:set_up", SIGNED_IN, ok=404, expect=anyone(404)),  # the site has people
     page("accounts:invitation", SIGNED_IN, ok=404, args={"token": "none"}, expect=anyone(404)),
     page("accounts:site_audit_log", frozenset(), expect=dict.fromkeys(PERSONAS[:-1], 403)),

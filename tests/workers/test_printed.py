@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from workers.contract.events import Event, Log
-from workers.redaction import redacted
 from workers.printed import LONGEST_LINE, MOST_BYTES, MOST_LINES, Printed
+from workers.redaction import redacted
 
 
 @pytest.fixture

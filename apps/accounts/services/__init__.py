@@ -2,6 +2,14 @@
 
 from apps.accounts.services.audit import audit_record
 from apps.accounts.services.audit_export import audit_jsonl
+from apps.accounts.services.claims import (
+    claims_apply,
+    provider_person_create,
+    provider_person_take_over,
+    provider_record,
+    rules_met,
+    verified_email,
+)
 from apps.accounts.services.erasure import erasure_ask, person_erase, replay_erasures
 from apps.accounts.services.invitations import (
     addresses_read,
@@ -26,6 +34,7 @@ from apps.accounts.services.people import (
     password_link_make,
     profile_changed,
     set_up_token,
+    sign_in_again_record,
     sign_in_failed,
     user_activate,
     user_create,
@@ -40,6 +49,12 @@ from apps.accounts.services.projects import (
     project_restore,
     project_set_up,
 )
+from apps.accounts.services.second_factor import (
+    second_factor_failed,
+    second_factor_record,
+    second_factor_reset,
+)
+from apps.accounts.services.sessions import session_forget, session_seen, sessions_end
 from apps.accounts.services.tokens import TOKEN_MAX_DAYS, token_create, token_revoke
 
 __all__ = [
@@ -48,6 +63,7 @@ __all__ = [
     "addresses_read",
     "audit_jsonl",
     "audit_record",
+    "claims_apply",
     "erasure_ask",
     "first_admin_create",
     "invitation_accept",
@@ -73,12 +89,24 @@ __all__ = [
     "project_delete",
     "project_restore",
     "project_set_up",
+    "provider_person_create",
+    "provider_person_take_over",
+    "provider_record",
     "replay_erasures",
+    "rules_met",
+    "second_factor_failed",
+    "second_factor_record",
+    "second_factor_reset",
+    "session_forget",
+    "session_seen",
+    "sessions_end",
     "set_up_token",
+    "sign_in_again_record",
     "sign_in_failed",
     "token_create",
     "token_revoke",
     "user_activate",
     "user_create",
     "user_rights_set",
+    "verified_email",
 ]

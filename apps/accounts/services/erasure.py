@@ -25,6 +25,7 @@ from django.utils import timezone
 from apps.accounts.models import (
     ApiToken,
     AuditEvent,
+    BrowserSession,
     Invitation,
     Membership,
     Notice,
@@ -317,13 +318,14 @@ def _require_erasable(user: User, by: User | None) -> None:
 def _account_empty(user: User, at: datetime) -> None:
     """The row without anything that says who it was, and nothing beside it."""
     email = user.email
-    sessions_end(user)
+    _forget_sessions(user)
     for model in apps.get_models():  # addresses, factors, accounts elsewhere, Django's admin log
         if model._meta.app_label in SIDE:
             for field in model._meta.fields:
                 if field.remote_field is not None and field.related_model is User:
                     model._base_manager.filter(**{field.name: user}).delete()
     ApiToken.objects.filter(user=user).delete()
+    BrowserSession.objects.filter(user=user).delete()
     Membership.objects.filter(user=user).delete()
     Notice.objects.filter(user=user).delete()
     NoticesSeen.objects.filter(user=user).delete()
@@ -338,6 +340,7 @@ def _account_empty(user: User, at: datetime) -> None:
     user.language = user.time_zone = ""
     user.theme = "system"
     user.is_active = user.is_staff = user.is_superuser = user.may_create_projects = False
+    user.admin_by_claim = user.creates_by_claim = False
     user.last_login = user.erasure_asked_at = None
     user.erased_at = at
     user.set_unusable_password()
@@ -347,8 +350,8 @@ def _account_empty(user: User, at: datetime) -> None:
 SIDE = frozenset({"account", "socialaccount", "mfa", "usersessions", "admin"})
 
 
-def sessions_end(user: User) -> int:
-    """Ends every session of theirs, in the table and in the cache."""
+def _forget_sessions(user: User) -> int:
+    """Ends every session of theirs, also one that no `BrowserSession` knows."""
     from importlib import import_module
 
     store, n = import_module(settings.SESSION_ENGINE).SessionStore, 0

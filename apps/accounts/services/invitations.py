@@ -4,6 +4,7 @@ import re
 import secrets
 from datetime import timedelta
 
+from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import transaction
@@ -143,6 +144,11 @@ def invitation_join(
     *, token: str, username: str, display_name: str, email: str, password: str
 ) -> Membership:
     """An account for the invited, and their membership."""
+    if settings.OIDC_ONLY:
+        raise Conflict(
+            gettext("Sign in with %(name)s first.") % {"name": settings.OIDC_NAME},
+            code="password_closed",
+        )
     user, _ = user_create(
         username=username, display_name=display_name, email=email, password=password
     )

@@ -10,22 +10,30 @@ from apps.common.models import longest
 
 @transaction.atomic
 def membership_set(
-    *, project: Project, user: User, role: str, by: User | None = None
+    *, project: Project, user: User, role: str, by: User | None = None, by_claim: bool = False
 ) -> Membership:
-    """Give `user` the role in the project, as a newcomer or instead of the role they have."""
+    """Give `user` the role in the project, as a newcomer or instead of the role they have;
+    `by_claim`: the sign-in provider said so, and may take it back."""
     if role not in Role.values:
         raise DomainError(f"'{role}' is no role: use {', '.join(Role.values)}.", field="role")
     _lock(project)
+    claimed = {"by": "claim"} if by_claim else {}
     membership = Membership.objects.filter(project=project, user=user).first()
     if membership is None:
-        membership = Membership.objects.create(project=project, user=user, role=role)
-        _audit_role(by, project, user, "membership.added", {"role": role})
+        membership = Membership.objects.create(
+            project=project, user=user, role=role, by_claim=by_claim
+        )
+        _audit_role(by, project, user, "membership.added", {"role": role, **claimed})
     elif membership.role != role:
         before = membership.role
         _keep_an_admin(project, membership)
-        membership.role = role
-        membership.save(update_fields=["role", "updated_at"])
-        _audit_role(by, project, user, "membership.changed", {"role": role, "before": before})
+        membership.role, membership.by_claim = role, by_claim
+        membership.save(update_fields=["role", "by_claim", "updated_at"])
+        details = {"role": role, "before": before, **claimed}
+        _audit_role(by, project, user, "membership.changed", details)
+    elif membership.by_claim and not by_claim:
+        membership.by_claim = False
+        membership.save(update_fields=["by_claim", "updated_at"])
     return membership
 
 

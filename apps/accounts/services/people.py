@@ -15,22 +15,21 @@ from django.urls import reverse
 from django.utils.crypto import constant_time_compare, salted_hmac
 from django.utils.translation import gettext
 
-from apps.accounts.models import ApiToken, Project, User
+from apps.accounts.models import ApiToken, BrowserSession, Project, User
 from apps.accounts.selectors import person_named, site_has_people
 from apps.accounts.services.audit import audit_record
+from apps.accounts.services.sessions import sessions_end
 from apps.accounts.services.tokens import token_revoke
-from apps.accounts.throttle import count_up
+from apps.accounts.throttle import count_up, is_recorded
 from apps.common.errors import Conflict, DomainError
 
-# Of a name's failures in a quarter of an hour these are recorded: guessing cannot flood the log.
-_RECORDED_FAILURES = frozenset({1, 5, 10, 20, 50, 100})
 MOST_FAILURES_RECORDED = 200  # of all names together, in a quarter of an hour
 
 
 def sign_in_failed(*, username: str, address: str, failures: int) -> None:
     """`failures`: how many there were with this name from there. A name that nobody has is not
     written down: people type their password into the wrong field."""
-    if failures not in _RECORDED_FAILURES:
+    if not is_recorded(failures):
         return
     if count_up("sign-in:recorded") > MOST_FAILURES_RECORDED:
         return
@@ -56,7 +55,7 @@ def access_refused(
     sign-ins, so that nobody fills the log by asking."""
     who = f"person:{person.pk}" if person else f"address:{address}"
     times = count_up(f"refused:{hashlib.sha256(f'{who}:{what}'.encode()).hexdigest()}")
-    if times not in _RECORDED_FAILURES or count_up("refused:recorded") > MOST_FAILURES_RECORDED:
+    if not is_recorded(times) or count_up("refused:recorded") > MOST_FAILURES_RECORDED:
         return
     with suppress(DatabaseError):  # the answer stands, recorded or not
         audit_record(
@@ -85,10 +84,18 @@ def profile_changed(*, user: User, fields: Sequence[str]) -> None:
         )
 
 
+def sign_in_again_record(*, user: User, how: str) -> None:
+    """The person has shown again who they are, before something that asks for it."""
+    audit_record(action="user.signed_in_again", actor=user, subject=user, details={"by": how})
+
+
 @transaction.atomic
-def password_changed(*, user: User, by: User | None) -> int:
+def password_changed(*, user: User, by: User | None, session_key: str = "") -> int:
     """Call it in the transaction that stores a new password: who knew the old one may have made
-    tokens, so all of them end. Returns how many."""
+    tokens, so all of them end; returns how many. Browsers are signed out, but for that of
+    `session_key`."""
+    others = BrowserSession.objects.filter(user=user).exclude(session_key=session_key)
+    sessions_end(sessions=others, by=by)
     tokens = list(ApiToken.objects.select_for_update().filter(user=user, revoked_at__isnull=True))
     for token in tokens:
         token_revoke(token=token, by=by)
@@ -191,8 +198,17 @@ def user_activate(*, user: User, active: bool, by: User) -> None:
 
 
 @transaction.atomic
-def user_rights_set(*, user: User, site_admin: bool, creates: bool, by: User) -> None:
-    """Whether the person administers the site, and whether they may create projects."""
+def user_rights_set(
+    *,
+    user: User,
+    site_admin: bool,
+    creates: bool,
+    by: User | None,
+    admin_by_claim: bool = False,
+    creates_by_claim: bool = False,
+) -> None:
+    """Whether the person administers the site, and whether they may create projects; `…_by_claim`:
+    a claim of the sign-in provider gave it, and its absence takes it back."""
     others = User.objects.filter(is_superuser=True, is_active=True).exclude(pk=user.pk)
     if user.is_superuser and not site_admin and not others.exists():
         raise Conflict(
@@ -200,10 +216,12 @@ def user_rights_set(*, user: User, site_admin: bool, creates: bool, by: User) ->
             code="last_admin",
         )
     before = user.is_superuser, user.may_create_projects
+    user.is_superuser = user.is_staff = site_admin
+    user.may_create_projects = creates
+    user.admin_by_claim, user.creates_by_claim = admin_by_claim, creates_by_claim
+    fields = ["is_superuser", "is_staff", "may_create_projects"]
+    user.save(update_fields=[*fields, "admin_by_claim", "creates_by_claim"])
     if before != (site_admin, creates):
-        user.is_superuser = user.is_staff = site_admin
-        user.may_create_projects = creates
-        user.save(update_fields=["is_superuser", "is_staff", "may_create_projects"])
         details = {"site_admin": site_admin, "may_create_projects": creates}
         audit_record(action="user.rights_changed", actor=by, subject=user, details=details)
 

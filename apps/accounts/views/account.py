@@ -3,7 +3,9 @@
 from contextlib import suppress
 from typing import Any
 
+from allauth.account.utils import get_next_redirect_url
 from allauth.account.views import LoginView, PasswordResetFromKeyView
+from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import update_session_auth_hash
 from django.contrib.auth.decorators import login_not_required
@@ -20,15 +22,21 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST, require_safe
 
-from apps.accounts import services, throttle
+from apps.accounts import services
 from apps.accounts.context import THEMES
 from apps.accounts.forms import PasswordForm, ProfileForm, SignInForm, TokenForm
-from apps.accounts.middleware import session_begins
+from apps.accounts.middleware import note_session
 from apps.accounts.models import ApiToken
+from apps.accounts.oidc import is_linked, provider_url
 from apps.accounts.permissions import ANNOTATOR, project_page
-from apps.accounts.selectors import memberships_of, site_has_people, tokens_of
+from apps.accounts.selectors import (
+    has_second_factor,
+    memberships_of,
+    site_has_people,
+    tokens_of,
+)
 from apps.common import registry
-from apps.common.http import Request, client_address
+from apps.common.http import Request
 
 
 def _page(request: Request, status: int = 200, **context: Any) -> HttpResponse:
@@ -44,6 +52,9 @@ def _page(request: Request, status: int = 200, **context: Any) -> HttpResponse:
         "tokens": tokens_of(user),
         "themes": THEMES,
         "memberships": memberships_of(user),
+        "has_second_factor": has_second_factor(user),
+        "provider": settings.OIDC_NAME if settings.OIDC_ISSUER else "",
+        "is_connected": is_linked(user),
         "page_title": gettext("Your account"),
         "nav": "account",
     }
@@ -88,8 +99,12 @@ def password(request: Request) -> HttpResponse:
         return _page(request, 422, password_form=form)
     with transaction.atomic():
         form.save()
-        n_tokens = services.password_changed(user=request.user, by=request.user)
+        n_tokens = services.password_changed(
+            user=request.user, by=request.user, session_key=request.session.session_key
+        )
+    services.session_forget(session_key=request.session.session_key)
     update_session_auth_hash(request, request.user)
+    note_session(request, request.user)
     messages.success(
         request,
         gettext("Your password is changed. Other browsers are signed out.")
@@ -131,23 +146,15 @@ class SignIn(LoginView):
                 return redirect("accounts:set_up")
         return super().dispatch(request, *args, **kwargs)
 
-    def form_valid(self, form: SignInForm) -> HttpResponse:
-        response = super().form_valid(form)
-        if self.request.user.is_authenticated:
-            signed_in(self.request, response)
-        return response
-
-
-def signed_in(request: Request, response: HttpResponse) -> None:
-    """After any way of signing in: the end of the session, the known browser, the audit log."""
-    session_begins(request)
-    throttle.device_remember(request, response, request.user.username)
-    services.audit_record(
-        action="user.signed_in",
-        actor=request.user,
-        subject=request.user,
-        details={"address": client_address(request)},
-    )
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        context = super().get_context_data(**kwargs)
+        target = get_next_redirect_url(self.request)
+        query = {"next": target} if target else {}
+        return context | {
+            "provider": settings.OIDC_NAME,
+            "provider_url": provider_url(**query) if settings.OIDC_ISSUER else "",
+            "only_provider": settings.OIDC_ONLY,
+        }
 
 
 class PasswordFromLink(PasswordResetFromKeyView):
@@ -174,6 +181,7 @@ def admin_sign_in(request: Request, extra_context: object = None) -> HttpRespons
 @require_POST
 def sign_out(request: Request) -> HttpResponse:
     services.audit_record(action="user.signed_out", actor=request.user, subject=request.user)
+    services.session_forget(session_key=request.session.session_key)
     return logout_then_login(request)
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth import login
 from django.contrib.auth.decorators import login_not_required
 from django.http import Http404, HttpResponse
@@ -11,10 +12,11 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
 from apps.accounts import services
+from apps.accounts.backends import signed_in
 from apps.accounts.forms import NewPersonForm
 from apps.accounts.models import User
+from apps.accounts.oidc import provider_url
 from apps.accounts.selectors import invitation_of, site_has_people
-from apps.accounts.views.account import signed_in
 from apps.common.errors import DomainError
 from apps.common.http import Request
 
@@ -54,6 +56,12 @@ def invitation(request: Request, token: str) -> HttpResponse:
     if found is None:
         return render(request, "accounts/invitation.html", status=404)
     context: dict[str, Any] = {"invitation": found, "project": found.project}
+    if settings.OIDC_ISSUER:
+        context |= {
+            "provider": settings.OIDC_NAME,
+            "provider_url": provider_url(next=request.path),
+            "only_provider": settings.OIDC_ONLY,
+        }
     if request.user.is_authenticated:
         if request.method != "POST":
             return render(request, "accounts/invitation.html", context)

@@ -19,6 +19,7 @@ from apps.accounts import screens, selectors, services
 from apps.accounts.forms import AuditFilter, InviteForm, RoleForm
 from apps.accounts.models import AuditEvent, Invitation, Membership, Role
 from apps.accounts.permissions import ADMIN, project_page
+from apps.accounts.reauthentication import fresh_sign_in_required
 from apps.accounts.services.mails import invitation_mail, mails_go_out
 from apps.common.errors import DomainError
 from apps.common.http import Request
@@ -205,6 +206,7 @@ def audit_log(request: Request) -> HttpResponse:
 
 @require_safe
 @project_page(ADMINS)
+@fresh_sign_in_required
 def audit_csv(request: Request) -> HttpResponseBase:
     """What the page's filter lets through, all of it."""
     events = _audit_rows(request, AuditFilter(request.GET)).iterator(chunk_size=_CHUNK)

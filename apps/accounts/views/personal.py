@@ -11,6 +11,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from apps.accounts import services
 from apps.accounts.forms import ErasureForm
 from apps.accounts.models import User
+from apps.accounts.reauthentication import fresh_sign_in_required
 from apps.common import registry
 from apps.common.errors import DomainError
 from apps.common.http import Request
@@ -18,8 +19,13 @@ from apps.common.http import Request
 # Exports and erasures of personal data: whoever asks must have proved lately who they are.
 
 
+def _is_site_admin(request: Request) -> bool:
+    return request.user.is_superuser
+
+
 @never_cache
 @require_POST
+@fresh_sign_in_required
 def own_data(request: Request) -> FileResponse:
     """Everything of oneself, as a zip."""
     return _zip(request.user, request.user)
@@ -27,6 +33,7 @@ def own_data(request: Request) -> FileResponse:
 
 @never_cache
 @require_POST
+@fresh_sign_in_required(when=_is_site_admin)
 def person_data(request: Request, user_id: int) -> FileResponse:
     """The same of somebody else, by an administrator of the site on their behalf."""
     _require_site_admin(request)
@@ -48,6 +55,7 @@ def erasure_ask(request: Request) -> HttpResponse:
 
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
+@fresh_sign_in_required(when=lambda request: request.method == "POST" and _is_site_admin(request))
 def person_erase(request: Request, user_id: int) -> HttpResponse:
     """What it would change, then the erasure."""
     _require_site_admin(request)
@@ -87,5 +95,5 @@ def _zip(person: User, by: User) -> FileResponse:
 
 
 def _require_site_admin(request: Request) -> None:
-    if not request.user.is_superuser:
+    if not _is_site_admin(request):
         raise PermissionDenied("This page is for administrators of the site.")

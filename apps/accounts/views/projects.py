@@ -14,6 +14,7 @@ from apps.accounts import selectors, services
 from apps.accounts.forms import NewProjectForm, ProjectForm
 from apps.accounts.models import Project, Role
 from apps.accounts.permissions import ADMIN, project_page
+from apps.accounts.reauthentication import fresh_sign_in_required
 from apps.common import registry
 from apps.common.errors import DomainError
 from apps.common.http import Request
@@ -135,6 +136,7 @@ def project_delete(request: Request, slug: str) -> HttpResponse:
 
 
 @require_safe
+@fresh_sign_in_required
 def project_export(request: Request, slug: str, name: str) -> HttpResponseBase:
     """A last file of a project that is about to be deleted."""
     project = _archived(request, slug)

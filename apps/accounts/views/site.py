@@ -1,5 +1,9 @@
 """Everybody of the site, for its administrators."""
 
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
@@ -10,7 +14,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from apps.accounts import selectors, services
-from apps.accounts.models import User
+from apps.accounts.models import BrowserSession, User
+from apps.accounts.reauthentication import fresh_sign_in_required
 from apps.common.errors import DomainError
 from apps.common.http import Request
 from apps.common.row_files import MEDIA
@@ -18,9 +23,17 @@ from apps.common.row_files import MEDIA
 PER_PAGE = 50
 
 
+def _administrators(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    @wraps(view)
+    def inner(request: Request, *args: Any, **kwargs: Any) -> HttpResponse:
+        if not request.user.is_superuser:
+            raise PermissionDenied("This page is for administrators of the site.")
+        return view(request, *args, **kwargs)
+
+    return inner
+
+
 def _page(request: Request, status: int = 200, **context: object) -> HttpResponse:
-    if not request.user.is_superuser:
-        raise PermissionDenied("This page is for administrators of the site.")
     search, who = request.GET.get("q", "").strip(), request.GET.get("who", "")
     rows = selectors.people_of_site(search=search, who=who if who in {"active", "inactive"} else "")
     context |= {
@@ -34,6 +47,7 @@ def _page(request: Request, status: int = 200, **context: object) -> HttpRespons
 
 
 @require_safe
+@_administrators
 def people(request: Request) -> HttpResponse:
     return _page(request)
 
@@ -57,11 +71,12 @@ def audit_response(by: User, after: str) -> StreamingHttpResponse:
 
 @never_cache
 @require_POST
+@_administrators
+@fresh_sign_in_required
 def person(request: Request, user_id: int) -> HttpResponse:
-    """What the pressed button says: deactivate, reactivate, rights, or a link for a new password,
-    which is shown in this answer and never again."""
-    if not request.user.is_superuser:
-        raise PermissionDenied("This page is for administrators of the site.")
+    """What the pressed button says: deactivate, reactivate, rights, end the sessions, take lost
+    second factors away, or a link for a new password, which is shown in this answer and never
+    again."""
     user = get_object_or_404(User, pk=user_id, is_imported=False)
     act = request.POST.get("act", "")
     try:
@@ -70,6 +85,15 @@ def person(request: Request, user_id: int) -> HttpResponse:
             return _page(request, link=request.build_absolute_uri(path), link_for=user)
         if act in {"deactivate", "reactivate"}:
             services.user_activate(user=user, active=act == "reactivate", by=request.user)
+        elif act == "sessions":
+            ended = BrowserSession.objects.filter(user=user).exclude(
+                session_key=request.session.session_key
+            )
+            n = services.sessions_end(sessions=ended, by=request.user)
+            messages.success(request, f"{n} {'session' if n == 1 else 'sessions'} of {user} ended.")
+            return redirect("accounts:site_people")
+        elif act == "second_factor":
+            services.second_factor_reset(user=user, by=request.user)
         elif act == "rights":
             services.user_rights_set(
                 user=user,

@@ -11,6 +11,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from apps.accounts.permissions import READERS, STAFF, project_page
+from apps.accounts.reauthentication import fresh_sign_in_required
 from apps.common.errors import Conflict, DomainError
 from apps.common.http import Request
 from apps.evaluation.forms import PromotionForm
@@ -96,6 +97,9 @@ def stage_change(request: Request, stage: str) -> HttpResponse:
         request, f"{made.get_stage_display()} names {screen.model_name(made.checkpoint)}."
     )
     return redirect("evaluation:service", request.project.slug)
+
+
+_ASKED_AGAIN = frozenset({"approve", "override"})  # decisions that need a sign-in of just now
 
 
 def _number(text: str, field: str) -> int:
@@ -188,6 +192,7 @@ def _promotion(
 
 @require_POST
 @project_page(READERS)
+@fresh_sign_in_required(when=lambda request: request.POST.get("decision") in _ASKED_AGAIN)
 def promotion_decide(request: Request, request_id: str) -> HttpResponse:
     """`decision`: approve, reject, override or withdraw."""
     found = selectors.request_get(project=request.project, request_id=request_id)

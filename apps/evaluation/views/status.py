@@ -8,6 +8,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
 from apps.accounts.permissions import STAFF, project_page
+from apps.accounts.reauthentication import fresh_sign_in_required, posted
 from apps.common.errors import Conflict, DomainError
 from apps.common.http import Request
 from apps.evaluation.forms import ReviewForm
@@ -37,6 +38,7 @@ ACTIONS = {
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @project_page(STAFF)
+@fresh_sign_in_required(when=posted)
 def approve(request: Request, checkpoint_id: str) -> HttpResponse:
     return _decide(request, checkpoint_id, _Status.APPROVED)
 

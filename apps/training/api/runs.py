@@ -8,7 +8,7 @@ from django.db import transaction
 from django.http import HttpRequest
 from ninja import Field, Query, Router, Schema, Status
 
-from apps.accounts.api_auth import needs
+from apps.accounts.api_auth import fresh_sign_in_demand, needs
 from apps.accounts.permissions import READERS, STAFF, project_for
 from apps.snapshots.selectors.looks import looks_of_run
 from apps.training import display, selectors, services
@@ -297,6 +297,8 @@ def run_create(request: HttpRequest, slug: str, payload: RunIn) -> Status:
     with the run that it launched. Of several `seeds`, or of a `sweep`, the first run is answered;
     its `group` lists them all."""
     project, _ = project_for(request.user, slug, STAFF)
+    if payload.override_reason.strip():
+        fresh_sign_in_demand(request)
     run, *_ = services.runs_launch(
         project=project,
         user=request.user,

@@ -9,6 +9,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from apps.accounts.permissions import STAFF, project_page
+from apps.accounts.reauthentication import fresh_sign_in_required
 from apps.common.errors import DomainError
 from apps.common.health import queues_heard
 from apps.common.http import Request
@@ -68,6 +69,7 @@ def run_kinds(request: Request) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @project_page(STAFF)
+@fresh_sign_in_required(when=lambda request: bool(request.POST.get("override_reason", "").strip()))
 def run_new(request: Request, kind: str) -> HttpResponse:
     """`?from=<run>` starts from another run's configuration, `?preset=` from a named one. A preset
     that is chosen in the form fills its configuration and launches nothing."""
