@@ -440,6 +440,7 @@ def test_the_page_and_healthz_say_what_is_too_old(settings, signed_in, ada):
     BackupReport.objects.create(kind="made", finished_at=old, name="20260901T000000Z")
     BackupReport.objects.create(kind="proven", finished_at=old, name="20260901T000000Z")
     text = signed_in(ada).get("/site/backups/").content.decode()
+    assert selectors.last_times() == {"made": old, "proven": old}
     assert "20260901T000000Z" in text
     assert "secret" not in text
     assert len(selectors.backup_warnings()) == 2

@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from apps.labeling.models import Vote
 from apps.monitoring.models import Delivery, Incident, Watch
-from apps.monitoring.selectors.backups import last_backup_at, last_proven_at
+from apps.monitoring.selectors.backups import Kind, last_times
 from apps.monitoring.selectors.gauges import Family, capped
 from apps.monitoring.selectors.run_gauges import run_families
 from apps.monitoring.selectors.service import QUEUES, broker_state
@@ -195,15 +195,16 @@ def _storage() -> Iterable[Family]:
 
 def _backups() -> Iterable[Family]:
     """Left out while there was none, so that a rule sees that there is none."""
-    last = {
-        "concord_last_backup_timestamp": ("When the last backup was made.", last_backup_at()),
-        "concord_last_proven_restore_timestamp": (
+    times = last_times()
+    for name, words, kind in (
+        ("concord_last_backup_timestamp", "When the last backup was made.", Kind.MADE),
+        (
+            "concord_last_proven_restore_timestamp",
             "When a backup was last restored to see that it can be.",
-            last_proven_at(),
+            Kind.PROVEN,
         ),
-    }
-    for name, (words, at) in last.items():
-        yield Family(name, words, (), [((), at.timestamp())] if at else [])
+    ):
+        yield Family(name, words, (), [((), times[kind].timestamp())] if kind in times else [])
 
 
 def _projects(now: datetime) -> Iterable[Family]:

@@ -166,20 +166,18 @@ def run_delete(*, run: Run, typed: str, user: User | None) -> None:
 def folders_delete(*, most: int = 5) -> int:
     """Delete files that nothing needs; how many folders are gone. What cannot be reached now is
     tried again by the next sweep. While a backup is made, everything stays."""
-    with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("select pg_try_advisory_xact_lock_shared(%s)", [FILES_STAY])
-        return _folders_delete(most) if cursor.fetchone()[0] else 0
-
-
-def _folders_delete(most: int) -> int:
     done = 0
     for row in FolderDeletion.objects.order_by("created_at")[:most]:
-        try:
-            artifact_store().delete_tree(row.folder)
-        except (StoreUnreachable, OSError) as error:
-            log.warning("files that nothing needs stay for now: %s: %s", row.folder, error)
-            break
-        row.delete()
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("select pg_try_advisory_xact_lock_shared(%s)", [FILES_STAY])
+            if not cursor.fetchone()[0]:
+                break
+            try:
+                artifact_store().delete_tree(row.folder)
+            except (StoreUnreachable, OSError) as error:
+                log.warning("files that nothing needs stay for now: %s: %s", row.folder, error)
+                break
+            row.delete()
         folder_forget(row.folder)
         done += 1
     return done
