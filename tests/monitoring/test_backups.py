@@ -36,9 +36,11 @@ from apps.snapshots.models import Snapshot
 from apps.training.models import Checkpoint, FolderDeletion
 from apps.training.services.housekeeping import folders_delete
 from tests.web.world import run_make
+from tests.workers.s3 import Bucket, bucket, s3
 from workers import artifacts
 from workers.artifacts import Store
 
+__all__ = ["bucket", "s3"]  # fixtures
 KEY = base64.b64encode(bytes(range(32))).decode()
 
 
@@ -281,6 +283,46 @@ def test_a_full_disk_is_told_and_leaves_the_former_backup(dataset, target, store
     assert target.names() == [good.name]
     report = BackupReport.objects.latest("pk")
     assert "is full" in report.error
+
+
+# An object store, where the site's files and its backups may lie alike.
+
+
+def test_files_and_backups_may_lie_in_an_object_store(
+    transactional_db, project, bucket: Bucket, settings, tmp_path, key_file
+):
+    settings.ARTIFACTS_URL = f"{bucket.url}/site"
+    store = Store(settings.ARTIFACTS_URL)
+    dataset = dataset_make(project, store, tmp_path / "dataset")
+    target = target_of(f"{bucket.url}/backups", str(key_file))
+    first = made(target)
+    assert (first.copied, first.absent) == (3, [])
+    assert made(target).copied == 0
+    backup = target.manifest(first.name)
+    assert restoring.files_check(target, backup) > 0
+    settings.ARTIFACTS_URL = f"{bucket.url}/elsewhere"
+    assert restoring._files_restore(target, backup) == 3
+    Store(settings.ARTIFACTS_URL).get_tree(
+        dataset.uri, sha256=dataset.sha256, cache=tmp_path / "cache"
+    )
+    changed(target, blob_of(target, first.name, f"{dataset.uri}/train.jsonl"))
+    with pytest.raises(DomainError, match=r"train\.jsonl"):
+        restoring.files_check(target, backup)
+    made(target, keep=1)
+    assert len(target.names()) == 1
+
+
+def test_an_upload_that_breaks_off_is_no_object(bucket: Bucket):
+    store = Store(bucket.url)
+
+    def break_off() -> None:
+        with store.written_whole("one") as file:
+            file.write(bytes(40 << 20))  # parts are under way
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        break_off()
+    assert store.files() == {}
 
 
 # What a restore refuses before it touches anything.
