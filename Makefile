@@ -115,6 +115,7 @@ lint: $(STAMP) $(BIOME) ## formats, linters, types, import contracts, migrations
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.import_graph
 	$(BIN)/python manage.py makemigrations --check --dry-run
+	$(BIN)/python -m tests.migration_lint
 	$(BIN)/python manage.py check --fail-level WARNING
 
 format: $(STAMP) $(BIOME) ## format the code

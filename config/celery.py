@@ -157,6 +157,17 @@ app.conf.update(
             # Among the slow ones, so that no event waits for it.
             "options": {"queue": wire.QUEUE_STATISTICS, "expires": 3600.0},
         },
+        # Long, like imports; no second one begins while one is made.
+        "make-backup": {
+            "task": "apps.monitoring.tasks.make_backup",
+            "schedule": 600.0,
+            "options": {"queue": wire.QUEUE_IMPORTS, "expires": 600.0},
+        },
+        "prove-backup": {
+            "task": "apps.monitoring.tasks.prove_backup",
+            "schedule": 3600.0,
+            "options": {"queue": wire.QUEUE_IMPORTS, "expires": 3600.0},
+        },
         "sweep-runs": {
             "task": wire.TASK_SWEEP_RUNS,
             "schedule": 5.0,

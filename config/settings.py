@@ -143,6 +143,13 @@ MESSAGE_STORAGE = "django.contrib.messages.storage.cookie.CookieStorage"
 # Files both sides read: snapshots, checkpoints, event spools. Any fsspec URL.
 ARTIFACTS_URL = env.text("ARTIFACTS_URL", str(VAR_DIR / "artifacts"))
 
+# Where the scheduler's backups go: a folder or any fsspec URL; and the key they are encrypted with.
+BACKUP_TARGET = env.text("BACKUP_TARGET")
+BACKUP_KEY_FILE = env.text("BACKUP_KEY_FILE")
+BACKUP_EVERY_HOURS = env.number("BACKUP_EVERY_HOURS", 24, low=1, high=24 * 31)
+BACKUP_KEEP = env.number("BACKUP_KEEP", 14, low=0, high=10_000)  # 0: all
+BACKUP_CHECK_DAYS = env.number("BACKUP_CHECK_DAYS", 30, low=1, high=366)
+
 # --- people ------------------------------------------------------------------------------------
 AUTH_USER_MODEL = "accounts.User"
 AUTHENTICATION_BACKENDS = ["apps.accounts.backends.SessionBackend"]

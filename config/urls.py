@@ -7,6 +7,7 @@ from apps.accounts.urls import allauth_urls
 from apps.accounts.views.account import admin_sign_in, home
 from apps.common.views import healthz, livez, readyz, words
 from apps.labeling.views.label import work
+from apps.monitoring.views.backups import site_backups
 from apps.monitoring.views.metrics import metrics
 from config.api import urls as api_urls
 
@@ -23,6 +24,7 @@ urlpatterns = [
     path("livez", livez, name="livez"),
     path("readyz", readyz, name="readyz"),
     path("metrics", metrics, name="metrics"),
+    path("site/backups/", site_backups, name="site_backups"),
     path("words/<str:language>.js", words, name="words"),
     path("", include("apps.accounts.urls")),
     path("", include(allauth_urls)),

@@ -11,9 +11,11 @@ import hashlib
 import json
 import os
 import shutil
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
@@ -93,6 +95,7 @@ def _size(folder: Path) -> int:
 MANIFEST = "manifest.json"
 AT_ONCE = 4  # files of a tree under way
 PART = 16 << 20  # bytes of one part of an upload, held in memory
+PARTIAL = ".part-"  # in the name of a file that is being written
 _BLOCK = 1 << 20
 _DISK = (errno.ENOSPC, errno.EDQUOT)
 _OBJECTS = {"s3", "s3a", "gs", "gcs", "abfs", "az"}  # stores that know no folders
@@ -108,6 +111,14 @@ class ArtifactMissing(ArtifactError):
 
 class StoreUnreachable(ArtifactError):
     """The store does not answer, or refuses us: nothing is said about the content."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A file of a listing; `stamp` changes with its content, empty where the store says nothing."""
+
+    size: int
+    stamp: str
 
 
 def _checked(relative: str) -> str:
@@ -230,6 +241,63 @@ class Store:
         return sorted(
             PurePosixPath(entry["name"]).name for entry in found if entry["type"] == "file"
         )
+
+    def files(self, relative: str = "") -> dict[str, Seen]:
+        """Every file below a folder, or of the whole store, by its path in the store. Files that
+        are being written (`written_whole`) are left out."""
+        root = self._at(relative) if relative else self._root
+        with self._clear(relative or "."):
+            try:
+                found = self._fs.find(root, detail=True)
+            except FileNotFoundError:
+                return {}
+        at = len(self._root.rstrip("/")) + 1
+        return {
+            path[at:]: Seen(int(entry["size"]), _stamp(entry))
+            for path, entry in found.items()
+            if entry["type"] == "file" and PARTIAL not in path.rpartition("/")[2]
+        }
+
+    @contextmanager
+    def written_whole(self, relative: str) -> Iterator[IO[bytes]]:
+        """A file that has its name only once all of it is there; after an exception there is
+        nothing. What it replaces stays until then."""
+        if not self.is_local:
+            with self._clear(relative, writes=True):
+                file = self.open(relative, "wb")
+                try:
+                    yield file
+                except BaseException:
+                    _upload_discard(file)
+                    raise
+                file.close()
+            return
+        path = Path(self._at(relative))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(f"{path.name}{PARTIAL}{os.getpid()}-{os.urandom(4).hex()}")
+        try:
+            with part.open("wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+
+    def delete_partial(self, *, older_than: float) -> None:
+        """Files of writers that were killed, by the seconds since they were written to."""
+        if not self.is_local or not Path(self._root).exists():
+            return
+        for path in Path(self._root).rglob(f"*{PARTIAL}*"):
+            with suppress(FileNotFoundError):
+                if path.stat().st_mtime < time.time() - older_than:
+                    path.unlink()
+
+    def delete_file(self, relative: str) -> None:
+        """It may be gone already."""
+        with self._clear(relative, writes=True), suppress(FileNotFoundError):
+            self._fs.rm_file(self._at(relative))
 
     def delete_tree(self, relative: str) -> None:
         path = self._at(relative)
@@ -366,6 +434,23 @@ class Store:
         what = " ".join(str(error).split())[:300] or type(error).__name__
         place = f" at '{relative}'" if relative else ""
         return StoreUnreachable(f"the artifact store failed{place}: {what}")
+
+
+def _stamp(entry: Mapping[str, Any]) -> str:
+    """What changes with a file's content: the time of its last change, or what the store says."""
+    for name in ("mtime", "ETag", "etag", "LastModified", "last_modified", "created"):
+        if entry.get(name):
+            return f"{entry[name]!r}" if isinstance(entry[name], float) else str(entry[name])
+    return ""
+
+
+def _upload_discard(file: IO[bytes]) -> None:
+    """Close it without its end: what was sent of it is no object."""
+    with suppress(Exception):  # there is another error to tell
+        file.discard()  # type: ignore[attr-defined] # of fsspec's buffered files
+    with suppress(Exception):
+        file.buffer = None  # type: ignore[attr-defined]
+        file.closed = True  # type: ignore[misc]
 
 
 def _of_a_store(error: Exception) -> bool:

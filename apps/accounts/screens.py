@@ -27,6 +27,8 @@ SENTENCES: dict[str, str] = {
     "annotator.opted_out": "chose which pairs not to get",
     "annotator.qualified": "let {subject} label without the qualification",
     "annotator.taken_in": "took the votes of {subject} into new datasets again: {reason}",
+    "backup.made": "backed the site up to {target} as {subject}",
+    "backup.restored": "restored the site from {target} as of {subject}",
     "channel.changed": "changed the notification channel {address} ({kind})",
     "channel.created": "added the notification channel {address} ({kind})",
     "channel.deleted": "removed the notification channel {address} ({kind})",

@@ -17,9 +17,25 @@ class BadEnvironment(SystemExit):
     """An environment variable whose value cannot be used; the text names it."""
 
 
+_read: dict[str, str] = {}
+
+
+def settings_read() -> dict[str, str]:
+    """The variables that were read, with the values of those that cannot be secrets: numbers,
+    switches and choices; of all others only whether they are set."""
+    return dict(sorted(_read.items()))
+
+
 def text(name: str, default: str = "") -> str:
     """The value; a variable that is set but empty counts as not set."""
-    return os.environ.get(name, "").strip() or default
+    value = os.environ.get(name, "").strip()
+    _read.setdefault(name, "(set)" if value else "(not set)")
+    return value or default
+
+
+def _open(name: str, value: object) -> None:
+    if _read.get(name) != "(not set)":
+        _read[name] = str(value)
 
 
 def flag(name: str, default: bool = False) -> bool:
@@ -27,8 +43,10 @@ def flag(name: str, default: bool = False) -> bool:
     if not raw:
         return default
     if raw in {"1", "true", "yes", "on"}:
+        _open(name, 1)
         return True
     if raw in {"0", "false", "no", "off"}:
+        _open(name, 0)
         return False
     raise BadEnvironment(f"{name}={raw!r}: use 1 or 0 (also true/false, yes/no, on/off)")
 
@@ -43,6 +61,7 @@ def number(name: str, default: int, *, low: int, high: int) -> int:
         raise BadEnvironment(f"{name}={raw!r} is not a whole number") from None
     if not low <= value <= high:
         raise BadEnvironment(f"{name}={value} is outside {low}…{high}")
+    _open(name, value)
     return value
 
 
@@ -50,6 +69,7 @@ def choice(name: str, default: str, allowed: tuple[str, ...]) -> str:
     raw = text(name, default)
     if raw not in allowed:
         raise BadEnvironment(f"{name}={raw!r} is not one of {', '.join(allowed)}")
+    _open(name, raw)
     return raw
 
 

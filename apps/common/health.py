@@ -156,9 +156,14 @@ def register() -> None:
 def unknown_migrations(loader: MigrationLoader) -> list[str]:
     """Migrations of Concord's own apps that the database has and this version does not, as
     "app.name": those of another version, newer than this one or older than 0.2.0."""
-    own = {config.label for config in apps.get_app_configs() if config.name.startswith("apps.")}
+    own = own_labels()
     return sorted(
         f"{app}.{name}"
         for app, name in loader.applied_migrations
         if app in own and (app, name) not in loader.disk_migrations
     )
+
+
+def own_labels() -> set[str]:
+    """Concord's own apps."""
+    return {config.label for config in apps.get_app_configs() if config.name.startswith("apps.")}

@@ -6,6 +6,7 @@ they belong to. What a killed process leaves behind goes with the next sweep.
 
 import contextlib
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Iterator
@@ -21,7 +22,8 @@ def scratch_dir() -> Path:
     """`VAR_DIR/scratch`, made where it is missing."""
     folder = env.var_dir() / "scratch"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder.chmod(0o700)
+    if stat.S_IMODE(folder.stat().st_mode) & 0o066:  # PostgreSQL's account may pass, below root
+        folder.chmod(0o700)
     return folder
 
 

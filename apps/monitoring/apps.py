@@ -9,6 +9,7 @@ from apps.common.registry import (
     alert_listener_add,
     audit_subjects_add,
     end_listener_add,
+    health_remark_add,
     nav_add,
     playbook_set,
     run_tab_add,
@@ -25,12 +26,14 @@ class MonitoringConfig(AppConfig):
         from apps.accounts.selectors import named_by
         from apps.monitoring import checks as _checks  # noqa: F401 - registers them
         from apps.monitoring.models import Incident
+        from apps.monitoring.selectors.backups import health_remark
         from apps.monitoring.services.alerting import alert_take, end_take
         from apps.monitoring.services.checks import check_ended
         from apps.monitoring.services.probes import probe_ended
         from apps.monitoring.services.retention import run_uses
 
         upload_add("monitoring:run_import")
+        health_remark_add("backups", health_remark)
         audit_subjects_add(("incident",), named_by(Incident, "title", "monitoring:incident"))
         alert_listener_add(alert_take)
         end_listener_add(end_take)

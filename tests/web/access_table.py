@@ -135,6 +135,7 @@ ACCOUNTS = [
     page("accounts:set_up", SIGNED_IN, ok=404, expect=anyone(404)),  # the site has people
     page("accounts:invitation", SIGNED_IN, ok=404, args={"token": "none"}, expect=anyone(404)),
     page("accounts:site_audit_log", frozenset(), expect=dict.fromkeys(PERSONAS[:-1], 403)),
+    page("site_backups", frozenset(), expect=dict.fromkeys(PERSONAS[:-1], 403)),
     page("accounts:site_people", frozenset(), expect=dict.fromkeys(PERSONAS[:-1], 403)),
     post(
         "accounts:site_person", frozenset(), args=person, expect=dict.fromkeys(PERSONAS[:-1], 403)

@@ -11,7 +11,8 @@ environment.
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from apps.common import environment as env
 from apps.common.embedded.keeper import ServerKeeper, ensure_watched
@@ -35,6 +36,7 @@ __all__ = [
     "ensure_postgres",
     "ensure_redis",
     "own_servers",
+    "postgres_alone",
     "postgres_runs",
     "postgres_url",
     "redis_is_gone",
@@ -81,3 +83,18 @@ def servers(*, start: bool = True) -> Iterator[None]:
                     stop_redis(folder)
                 if own_database:
                     stop_postgres(folder)
+
+
+@contextlib.contextmanager
+def postgres_alone(folder: Path) -> Iterator[Callable[[str], str]]:
+    """A PostgreSQL of its own below `folder` for as long as the block lasts, with our database and
+    roles; gives the address by role. It ends with a killed process too."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with UsersLock(folder) as lock:
+        with lock.exclusive_start():
+            ensure_postgres(folder)
+        ensure_watched(folder)
+        try:
+            yield lambda role: postgres_url(folder, role)
+        finally:
+            stop_postgres(folder)

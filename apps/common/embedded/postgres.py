@@ -73,6 +73,12 @@ def stop_postgres(folder: Path) -> None:
         _started(folder).stop()
 
 
+def program(name: str) -> Path:
+    """One of PostgreSQL's own programs, such as pg_dump: of the newest version of the wheel."""
+    programs = Path(_wheel().__file__).parent.glob(f"pginstall*/bin/{name}")
+    return max(programs, key=lambda path: int(path.parts[-3].removeprefix("pginstall") or 0))
+
+
 def _pid_file(folder: Path) -> Path:
     return folder / "postgres" / "postmaster.pid"
 

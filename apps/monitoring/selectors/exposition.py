@@ -17,6 +17,7 @@ from django.utils import timezone
 
 from apps.labeling.models import Vote
 from apps.monitoring.models import Delivery, Incident, Watch
+from apps.monitoring.selectors.backups import Kind, last_times
 from apps.monitoring.selectors.gauges import Family, capped
 from apps.monitoring.selectors.run_gauges import run_families
 from apps.monitoring.selectors.service import QUEUES, broker_state
@@ -69,6 +70,7 @@ def _of_database(now: datetime) -> Iterable[Family]:
     yield from _watches(now)
     yield from _votes(now)
     yield from _storage()
+    yield from _backups()
     yield from run_families(now)
     if settings.METRICS_PROJECT_LABELS:
         yield from _projects(now)
@@ -189,6 +191,20 @@ def _storage() -> Iterable[Family]:
         ("table",),
         [((TABLES[table],), size) for table, size in sizes],
     )
+
+
+def _backups() -> Iterable[Family]:
+    """Left out while there was none, so that a rule sees that there is none."""
+    times = last_times()
+    for name, words, kind in (
+        ("concord_last_backup_timestamp", "When the last backup was made.", Kind.MADE),
+        (
+            "concord_last_proven_restore_timestamp",
+            "When a backup was last restored to see that it can be.",
+            Kind.PROVEN,
+        ),
+    ):
+        yield Family(name, words, (), [((), times[kind].timestamp())] if kind in times else [])
 
 
 def _projects(now: datetime) -> Iterable[Family]:

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import ProtectedError
 from django.utils import timezone
 
@@ -21,6 +21,8 @@ from apps.training.services.sharing import copies_release
 from workers.artifacts import StoreUnreachable
 
 log = logging.getLogger("concord.training")
+# Advisory lock: of sweeps that delete files, shared; of a backup, alone (apps.monitoring).
+FILES_STAY = 0x66696C65
 LONGEST_NOTE, LONGEST_TAG, MOST_TAGS = 5_000, 40, 20
 
 
@@ -163,15 +165,19 @@ def run_delete(*, run: Run, typed: str, user: User | None) -> None:
 
 def folders_delete(*, most: int = 5) -> int:
     """Delete files that nothing needs; how many folders are gone. What cannot be reached now is
-    tried again by the next sweep."""
+    tried again by the next sweep. While a backup is made, everything stays."""
     done = 0
     for row in FolderDeletion.objects.order_by("created_at")[:most]:
-        try:
-            artifact_store().delete_tree(row.folder)
-        except (StoreUnreachable, OSError) as error:
-            log.warning("files that nothing needs stay for now: %s: %s", row.folder, error)
-            break
-        row.delete()
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("select pg_try_advisory_xact_lock_shared(%s)", [FILES_STAY])
+            if not cursor.fetchone()[0]:
+                break
+            try:
+                artifact_store().delete_tree(row.folder)
+            except (StoreUnreachable, OSError) as error:
+                log.warning("files that nothing needs stay for now: %s: %s", row.folder, error)
+                break
+            row.delete()
         folder_forget(row.folder)
         done += 1
     return done
