@@ -5,6 +5,7 @@ The folder is its owner's alone; the files in it can be read by the services' ow
 they are mounted. Without a certificate it makes one that browsers warn of, for a first look.
 """
 
+import base64
 import json
 import re
 import secrets
@@ -39,6 +40,8 @@ def contents(value: dict[str, str]) -> dict[str, str]:
         "metrics_token": secrets.token_urlsafe(32),
         "grafana_password": secrets.token_urlsafe(24),
         "email_url": "",
+        "oidc_client_secret": "",
+        "backup_key": base64.b64encode(secrets.token_bytes(32)).decode(),
         "store.json": json.dumps(
             {"identities": [{"name": "concord", "credentials": keys, "actions": everything}]}
         ),

@@ -42,7 +42,7 @@ def test_she_ends_one_and_it_is_out_with_its_next_request(ana: User):
     assert there.get("/account/").status_code == 302
     assert elsewhere.get("/account/").status_code == 200
     event = AuditEvent.objects.get(action="session.ended")
-    assert (event.actor, event.subject) == (ana, "ana")
+    assert (event.actor, event.about) == (ana, ana)
 
 
 def test_she_ends_all_others(ana: User, rita: User):
@@ -71,7 +71,7 @@ def test_an_administrator_ends_somebodys_sessions(ana: User, ada: User, signed_i
     admins.post(f"/site/people/{ana.pk}/", {"act": "sessions"})
     assert hers.get("/account/").status_code == 302
     event = AuditEvent.objects.get(action="session.ended")
-    assert (event.actor, event.subject) == (ada, "ana")
+    assert (event.actor, event.about) == (ada, ana)
     admins.post(f"/site/people/{ada.pk}/", {"act": "sessions"})
     assert admins.get("/account/").status_code == 200  # this one stays
 

@@ -77,7 +77,7 @@ class Site:
             "PORT": str(self.ports["web"]),
             "STREAM_PORT": str(self.ports["streams"]),
             "AWS_ENDPOINT_URL": self.store,
-            "METRICS_ALLOW": "127.0.0.1",
+            "BACKUP_TARGET": str(self.folder / "backups"),
             "WEB_WORKERS": "2",
         }
         told = {
@@ -91,6 +91,7 @@ class Site:
         return {n: os.environ[n] for n in kept if n in os.environ} | told | own
 
     def start(self, name: str) -> subprocess.Popen[bytes]:
+        self._end(name)  # of a try before this one
         var = self.folder / "var" / name
         var.mkdir(mode=0o700, parents=True, exist_ok=True)
         if self.person:
@@ -127,7 +128,11 @@ class Site:
             return 0, {}
 
     def stop(self) -> None:
-        for process in self.processes.values():
+        for name in list(self.processes):
+            self._end(name)
+
+    def _end(self, name: str) -> None:
+        if process := self.processes.pop(name, None):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait(30)
