@@ -76,6 +76,7 @@ MIDDLEWARE = [
     "apps.accounts.reader.ReaderMiddleware",
     "apps.accounts.middleware.SignedInMiddleware",
     "apps.common.middleware.SignInMiddleware",
+    "apps.accounts.middleware.MaintenanceMiddleware",
     "apps.accounts.middleware.SecondFactorMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
@@ -167,6 +168,7 @@ PASSWORD_RESET_TIMEOUT = 3 * 86_400
 REAUTHENTICATE_MINUTES = env.number("REAUTHENTICATE_MINUTES", 15, low=1, high=1_440)
 # Roles whose people need a second factor; where there are any, site administrators do too.
 REQUIRE_SECOND_FACTOR = env.roles("REQUIRE_SECOND_FACTOR")
+MFA_ADAPTER = "apps.accounts.backends.FactorAdapter"
 MFA_SUPPORTED_TYPES = ["totp", "recovery_codes", "webauthn"]
 MFA_PASSKEY_LOGIN_ENABLED = True
 MFA_RECOVERY_CODES_SHOW_ONCE = True
@@ -262,6 +264,7 @@ API_RATE = env.number("API_RATE", 1_200, low=0, high=1_000_000)  # of one token 
 API_RATE_UNKNOWN = env.number("API_RATE_UNKNOWN", 60, low=0, high=1_000_000)  # of one address
 HEAVY_RATE = env.number("HEAVY_RATE", 60, low=0, high=100_000)  # exports and reports
 SESSION_IDLE_HOURS = env.number("SESSION_IDLE_HOURS", 24, low=1, high=336)
+MAINTENANCE_LOOK_SECONDS = None if TESTING else 3.0  # None: never; a test counts queries
 CSRF_COOKIE_SECURE = HTTPS
 SESSION_COOKIE_HTTPONLY = True
 CSRF_COOKIE_HTTPONLY = False

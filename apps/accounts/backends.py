@@ -6,6 +6,7 @@ from typing import Any
 from allauth.account.adapter import DefaultAccountAdapter
 from allauth.account.auth_backends import AuthenticationBackend
 from allauth.account.authentication import get_authentication_records
+from allauth.mfa.adapter import DefaultMFAAdapter
 from allauth.mfa.models import Authenticator
 from django.conf import settings
 from django.contrib import messages
@@ -26,6 +27,7 @@ from apps.accounts.selectors import person_named
 from apps.common.errors import Unavailable
 from apps.common.http import client_address
 from apps.common.refusals import log_denied
+from apps.common.sealing import seal, unseal
 
 
 class SessionBackend(AuthenticationBackend):
@@ -126,6 +128,16 @@ class AccountAdapter(DefaultAccountAdapter):
                 ),
                 code="mail_failed",
             ) from None
+
+
+class FactorAdapter(DefaultMFAAdapter):
+    """Seeds of authenticator apps and of recovery codes are sealed in the database."""
+
+    def encrypt(self, text: str) -> str:
+        return seal(text)
+
+    def decrypt(self, encrypted_text: str) -> str:
+        return unseal(encrypted_text)
 
 
 def signed_in(request: HttpRequest, response: HttpResponse) -> None:

@@ -13,15 +13,19 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.formats import date_format
+from django.utils.translation import gettext
 from django_htmx.http import HttpResponseClientRedirect
 
 from apps.accounts import services
 from apps.accounts.api_auth import lacks_second_factor
-from apps.accounts.models import Project, User
+from apps.accounts.models import Maintenance, Project, User
 from apps.accounts.permissions import OUTSIDER
 from apps.accounts.reauthentication import fresh_sign_in_note
+from apps.accounts.selectors import maintenance_now
+from apps.common.errors import Unavailable
 from apps.common.http import client_address
-from apps.common.refusals import API_ROOT, refusal_reason
+from apps.common.refusals import API_ROOT, refusal_reason, refused
 
 _SEEN = "seen"  # of the session: when it was last used, in seconds since 1970
 _SEEN_EVERY = 300  # seconds: noting it costs a write
@@ -33,6 +37,14 @@ _BEFORE_SECOND_FACTOR = frozenset(
         *("accounts:sign_in_again", "accounts:sign_out", "accounts:theme"),
         *("openid_connect_login", "openid_connect_callback"),
         *("words", "livez", "readyz", "healthz", "metrics"),
+    }
+)
+# Administrators must be able to sign in, and programs to ask how the site is.
+_OPEN_IN_MAINTENANCE = frozenset(
+    {
+        *("accounts:sign_in", "account_login", "accounts:sign_out", "mfa_authenticate"),
+        *("mfa_login_webauthn", "openid_connect_login", "openid_connect_callback", "words"),
+        *("livez", "readyz", "healthz", "metrics"),
     }
 )
 _FILE = re.compile(r'filename="?([^";]+)')
@@ -91,6 +103,45 @@ def note_session(request: HttpRequest, user: User) -> None:
             address=client_address(request),
             browser=request.META.get("HTTP_USER_AGENT", ""),
         )
+
+
+class MaintenanceMiddleware:
+    """While the site is closed everybody but its administrators is told until when. Whether it is
+    is asked at most every few seconds in a process: a request must not cost a query more."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+        self._asked = float("-inf")
+        self._row: Maintenance | None = None
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self.get_response(request)
+
+    def process_view(self, request: HttpRequest, *_: Any) -> HttpResponse | None:
+        row = self._now()
+        name = request.resolver_match.view_name if request.resolver_match else ""
+        if row is None or name in _OPEN_IN_MAINTENANCE or request.user.is_superuser:
+            return None
+        error = Unavailable(_closed_words(row), code="maintenance")
+        error.retry_after = max(int((row.until - timezone.now()).total_seconds()), 60)
+        return refused(request, error)
+
+    def _now(self) -> Maintenance | None:
+        now, every = time.monotonic(), settings.MAINTENANCE_LOOK_SECONDS
+        if every is not None and now - self._asked >= every:
+            self._asked, self._row = now, maintenance_now()
+        return self._row
+
+
+def _closed_words(row: Maintenance) -> str:
+    at = date_format(timezone.localtime(row.until), "DATETIME_FORMAT")
+    late = row.until <= timezone.now()
+    said = (
+        gettext("The site is closed for maintenance, longer than was planned (until %(at)s).")
+        if late
+        else gettext("The site is closed for maintenance until %(at)s.")
+    )
+    return " ".join(filter(None, (said % {"at": at}, row.message)))
 
 
 class SecondFactorMiddleware:

@@ -179,6 +179,21 @@ class BrowserSession(models.Model):
         return f"{self.user_id} at {self.address}"
 
 
+class Maintenance(models.Model):
+    """One row while the site is closed to everybody but its administrators; none otherwise."""
+
+    id = models.PositiveSmallIntegerField(primary_key=True, default=1)
+    since = models.DateTimeField(auto_now_add=True)
+    until = models.DateTimeField(help_text="when people may come back, as they are told")
+    message = models.CharField(max_length=300, blank=True)
+
+    class Meta:
+        constraints = [models.CheckConstraint(condition=Q(id=1), name="maintenance_once")]
+
+    def __str__(self) -> str:
+        return f"until {self.until:%Y-%m-%d %H:%M %Z}"
+
+
 class AuditEvent(models.Model):
     """What was done, by whom, to what or about whom. Append-only: a trigger refuses every change
     but one, the erasure of texts.

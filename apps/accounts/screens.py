@@ -169,6 +169,8 @@ SENTENCES: dict[str, str] = {
     "outside_result.deleted": "deleted the result of {task} on {subject}, from {file}",
     "outside_result.imported": "imported {tasks} results measured elsewhere of {subject}, "
     "from {file}",
+    "site.closed": "closed the site for maintenance until {until}",
+    "site.opened": "opened the site again after maintenance",
     "site.set_up": "set the site up",
     "suite.automatic_set": "had every policy evaluated on {dataset} when its training ends, "
     "against {baseline}",

@@ -16,6 +16,7 @@ from apps.accounts.models import (
     AuditEvent,
     BrowserSession,
     Invitation,
+    Maintenance,
     Membership,
     Notice,
     NoticesSeen,
@@ -244,3 +245,8 @@ def named_by(
         }
 
     return find
+
+
+def maintenance_now() -> Maintenance | None:
+    """What keeps people out of the site now; it stays until it is ended, however late it is."""
+    return Maintenance.objects.first()

@@ -6,6 +6,7 @@ from django.utils import timezone
 
 from apps.accounts.models import Project, User
 from apps.common.models import Named
+from apps.common.sealing import SealedField
 from apps.snapshots.models import Snapshot
 from apps.training.models import Alert, Checkpoint, Run
 
@@ -150,8 +151,8 @@ class Channel(models.Model):
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="channels")
     kind = models.CharField(max_length=8, choices=Kind.choices)
     address = models.CharField(max_length=500)
-    secret = models.CharField(max_length=80, blank=True, help_text="signs what a webhook is sent")
-    secret_before = models.CharField(max_length=80, blank=True)
+    secret = SealedField(blank=True, help_text="signs what a webhook is sent")
+    secret_before = SealedField(blank=True)
     secret_before_until = models.DateTimeField(null=True, blank=True)
     least_severity = models.CharField(max_length=8, choices=SEVERITIES, default="warning")
     tells = models.JSONField(default=tells_at_first, help_text="values of Tells")

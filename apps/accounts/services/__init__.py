@@ -20,6 +20,7 @@ from apps.accounts.services.invitations import (
     invitation_revoke,
     people_invite,
 )
+from apps.accounts.services.maintenance import maintenance_begin, maintenance_end
 from apps.accounts.services.memberships import (
     membership_pause,
     membership_remove,
@@ -71,6 +72,8 @@ __all__ = [
     "invitation_join",
     "invitation_renew",
     "invitation_revoke",
+    "maintenance_begin",
+    "maintenance_end",
     "membership_pause",
     "membership_remove",
     "membership_resume",

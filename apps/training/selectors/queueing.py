@@ -19,6 +19,7 @@ from typing import Any
 import redis
 from django.utils import timezone
 
+from apps.accounts.selectors import maintenance_now
 from apps.common.redis_now import redis_now
 from apps.training.models import Run, RunInput, RunQuota
 from workers.config.rewards import installed_functions
@@ -281,4 +282,8 @@ def why_it_waits(run: Run) -> str:
         rows = RunInput.objects.filter(run=run, checkpoint__isnull=True).select_related("upstream")
         names = [f"“{row.upstream.name}”" for row in rows if row.upstream and row.upstream.is_live]
         return f"It waits for {' and '.join(dict.fromkeys(names))} to finish." if names else ""
-    return queue_words().get(run.pk, "") if run.state == Run.State.QUEUED else ""
+    if run.state != Run.State.QUEUED:
+        return ""
+    if run.admitted_at is None and (row := maintenance_now()):
+        return f"The site is closed for maintenance {row}; no run is given a slot until it is open."
+    return queue_words().get(run.pk, "")

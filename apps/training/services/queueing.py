@@ -12,6 +12,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from apps.accounts.models import Project, User
+from apps.accounts.selectors import maintenance_now
 from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError
 from apps.common.transactions import after_commit
@@ -37,8 +38,9 @@ def runs_admit() -> int:
     """Give every free slot to the run it is due to, and send these. Returns how many were admitted.
 
     A run whose row somebody is working on is passed over; that one's commit, or the next sweep,
-    looks again."""
-    if not Run.objects.filter(state=Run.State.QUEUED, admitted_at=None).exists():
+    looks again. None while the site is closed for maintenance."""
+    waits = Run.objects.filter(state=Run.State.QUEUED, admitted_at=None)
+    if not waits.exists() or maintenance_now():
         return 0
     fleet = fleet_reading.fleet_state()  # before the lock: Redis may take its time
     with transaction.atomic():
