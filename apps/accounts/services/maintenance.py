@@ -13,7 +13,9 @@ from apps.common.errors import DomainError
 @transaction.atomic
 def maintenance_begin(*, until: datetime, message: str = "", by: User | None = None) -> Maintenance:
     """From now on only administrators of the site are let in, and no run is given a slot; what is
-    under way continues. Again: another end, another message. Raises `DomainError` for a past end."""
+    under way continues. Again: another end, another message.
+
+    Raises `DomainError` for an end that is past."""
     if until <= timezone.now():
         raise DomainError("The end of the maintenance must lie ahead.", field="until")
     row, _ = Maintenance.objects.update_or_create(
