@@ -64,8 +64,8 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "apps.common.front.EdgeMiddleware",
     "django.middleware.security.SecurityMiddleware",
-    "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
     "apps.common.front.ProbeMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -139,7 +139,7 @@ CACHES = {
     }
 }
 SESSION_ENGINE = "django.contrib.sessions.backends.cached_db"
-MESSAGE_STORAGE = "django.contrib.messages.storage.cookie.CookieStorage"
+MESSAGE_STORAGE = "apps.common.http.MessageCookie"
 
 # Files both sides read: snapshots, checkpoints, event spools. Any fsspec URL.
 ARTIFACTS_URL = env.text("ARTIFACTS_URL", str(VAR_DIR / "artifacts"))
@@ -211,6 +211,7 @@ AUTH_PASSWORD_VALIDATORS = [
         "OPTIONS": {"min_length": 10},
     },
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "apps.common.passwords.DecoratedPasswordValidator"},
 ]
 PASSWORD_HASHERS = [
     "django.contrib.auth.hashers.ScryptPasswordHasher",
@@ -232,6 +233,7 @@ STORAGES = {
     },
 }
 WHITENOISE_USE_FINDERS = TESTING or DEBUG
+WHITENOISE_ALLOW_ALL_ORIGINS = False
 # Tests make a site per client: reading every static file each time would be half of their time.
 WHITENOISE_AUTOREFRESH = TESTING or DEBUG
 DATA_UPLOAD_MAX_MEMORY_SIZE = 20 * 1024 * 1024
@@ -267,10 +269,12 @@ SESSION_IDLE_HOURS = env.number("SESSION_IDLE_HOURS", 24, low=1, high=336)
 MAINTENANCE_LOOK_SECONDS = None if TESTING else 3.0  # None: never; a test counts queries
 CSRF_COOKIE_SECURE = HTTPS
 SESSION_COOKIE_HTTPONLY = True
-CSRF_COOKIE_HTTPONLY = False
+CSRF_COOKIE_HTTPONLY = True  # scripts read the token in the page
+# A browser takes a cookie of such a name from this host alone, and over HTTPS alone.
+COOKIE_PREFIX = "__Host-" if HTTPS else ""
 # Two checkouts on one host share its cookie jar: the name tells them apart.
-SESSION_COOKIE_NAME = f"concord_session_{PORT}"
-CSRF_COOKIE_NAME = f"concord_csrf_{PORT}"
+SESSION_COOKIE_NAME = f"{COOKIE_PREFIX}concord_session_{PORT}"
+CSRF_COOKIE_NAME = f"{COOKIE_PREFIX}concord_csrf_{PORT}"
 X_FRAME_OPTIONS = "DENY"
 SECURE_REFERRER_POLICY = "same-origin"
 CONTENT_SECURITY_POLICY = {
@@ -278,7 +282,7 @@ CONTENT_SECURITY_POLICY = {
         "default-src": [SELF],
         "img-src": [SELF, "data:"],
         "object-src": [NONE],
-        "base-uri": [SELF],
+        "base-uri": [NONE],
         "frame-ancestors": [NONE],
         "form-action": [SELF],
     }

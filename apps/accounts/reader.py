@@ -14,7 +14,8 @@ from django.utils.cache import patch_vary_headers
 from apps.common import registry
 from apps.common.http import language_of
 
-ZONE_COOKIE = "concord_zone"  # what the browser says its time zone is; written by app.js
+# What the browser says its time zone is; written by app.js.
+ZONE_COOKIE = f"{settings.COOKIE_PREFIX}concord_zone"
 
 
 @lru_cache(maxsize=1)

@@ -28,7 +28,7 @@ FREE_TRIES_AT_ADDRESS = 1000  # with any names
 # Of somebody's failures these are written into the audit log: guessing cannot flood it.
 _RECORDED = frozenset({1, 5, 10, 20, 50, 100})
 
-DEVICE_COOKIE = f"concord_device_{settings.PORT}"
+DEVICE_COOKIE = f"{settings.COOKIE_PREFIX}concord_device_{settings.PORT}"
 _DEVICE_SECONDS = 180 * 86_400
 _DEVICE_SALT = "accounts.known-device"
 _MOST_NAMES = 8  # of a browser that several people share

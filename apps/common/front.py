@@ -3,12 +3,13 @@
 import json
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from django.conf import settings
 from django.contrib.auth import SESSION_KEY
 from django.db import connections
 from django.http import HttpRequest, HttpResponse, UnreadablePostError
+from django.middleware.security import SecurityMiddleware
 from django.utils import translation
 from django.utils.translation import gettext
 from structlog.contextvars import bind_contextvars, clear_contextvars
@@ -41,6 +42,7 @@ _FORWARDED = (
     _REQUEST_ID,
 )
 _DENIED = frozenset({400, 401, 403, 404, 408, 411, 413, 429})
+_NOTHING = "default-src 'none'; base-uri 'none'; frame-ancestors 'none'"
 _PROBES = {"/livez": livez, "/readyz": readyz}
 _PLACE = "concord.place"  # of a request's META
 
@@ -81,6 +83,9 @@ class EdgeMiddleware:
         credential = request.META.get("HTTP_AUTHORIZATION") or request.COOKIES.get(
             settings.SESSION_COOKIE_NAME
         )
+        if (refusal := refused_by_its_form(request)) is not None:
+            log_denied(request, refusal.status_code)
+            return refusal
         taken = rates.take_for(request, credential)
         if taken is not None and not taken.ok:
             response = refused_for_now(request, "rate", lambda: rates.too_often(taken))
@@ -97,6 +102,31 @@ class EdgeMiddleware:
         return response
 
 
+def refused_by_its_form(request: HttpRequest) -> HttpResponse | None:
+    """TRACE would send a request's own headers back. Programs are not led from HTTP to HTTPS, as
+    browsers are: nobody would notice that a token goes over the wire in plain text."""
+    if request.method in ("TRACE", "TRACK"):
+        note_reason(request, "method")
+        return as_every_answer(request, HttpResponse(status=405, headers={"Allow": "GET, POST"}))
+    is_api = request.path_info.startswith(API_ROOT)
+    if is_api and settings.SECURE_SSL_REDIRECT and not request.is_secure():
+        note_reason(request, "https_required")
+        said = "This address is asked by https:// only. Replace a token that was sent by http://."
+        body = json.dumps(error_body("https_required", said))
+        return as_every_answer(
+            request, HttpResponse(body, status=403, content_type="application/json")
+        )
+    return None
+
+
+def as_every_answer(request: HttpRequest, response: HttpResponse) -> HttpResponse:
+    """With the headers that the middleware below gives to all others."""
+    response.headers["Content-Security-Policy"] = _NOTHING
+    response.headers["Cache-Control"] = "no-store"
+    secured = SecurityMiddleware(lambda _: response).process_response(request, response)
+    return cast(HttpResponse, secured)
+
+
 def refused_for_now(request: HttpRequest, reason: str, make: Callable[[], TooMany]) -> HttpResponse:
     """Cheap on purpose: neither a session is read nor a template rendered."""
     note_reason(request, reason)
@@ -104,7 +134,7 @@ def refused_for_now(request: HttpRequest, reason: str, make: Callable[[], TooMan
     with browser_language(request):
         error, title = make(), gettext("Too many requests")
         language = translation.get_language()
-    return HttpResponse(
+    response = HttpResponse(
         json.dumps(error_body(error.code, error.message))
         if is_api
         else f'<!doctype html><html lang="{language}"><title>{title}</title><p>{error.message}',
@@ -112,6 +142,7 @@ def refused_for_now(request: HttpRequest, reason: str, make: Callable[[], TooMan
         content_type="application/json" if is_api else "text/html",
         headers={"Retry-After": str(error.retry_after)},
     )
+    return as_every_answer(request, response)
 
 
 class ProbeMiddleware:

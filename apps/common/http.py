@@ -4,6 +4,7 @@ import ipaddress
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
+from django.contrib.messages.storage.cookie import CookieStorage
 from django.http import HttpRequest
 from django.utils import translation
 from django_htmx.middleware import HtmxDetails
@@ -26,6 +27,12 @@ def language_of(request: HttpRequest) -> str:
     user = getattr(request, "user", None)
     chosen = user.language if user is not None and user.is_authenticated else ""
     return chosen or translation.get_language_from_request(request)
+
+
+class MessageCookie(CookieStorage):
+    """What the next page says once, in a cookie that is this host's alone."""
+
+    cookie_name = f"{settings.COOKIE_PREFIX}concord_messages_{settings.PORT}"
 
 
 # Where a request comes from, as far as the proxies in between can be believed.

@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Protocol, TypeVar
 
+from django.conf import settings
+
 logger = logging.getLogger(__name__)
 
 LOOK_S = 0.5  # how often the state of all topics is asked
@@ -27,6 +29,17 @@ PUSH_S = 1.0  # between two readings of a topic, at least
 HEARTBEAT_S = 20.0
 CHECK_S = 60.0  # how long one watches, at most, without being asked again who one is
 AWAY_S = 10.0  # topics could not be read for so long: everybody polls, and sees the error there
+# On every answer, as on those of the pages.
+_EVERY = (
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"content-security-policy", b"default-src 'none'; base-uri 'none'; frame-ancestors 'none'"),
+    *(
+        ((b"strict-transport-security", b"max-age=%d; includeSubDomains" % HSTS),)
+        if (HSTS := settings.SECURE_HSTS_SECONDS)
+        else ()
+    ),
+)
 RETRY_MS = (2000, 6000)  # after which a browser connects again, drawn for each connection
 PER_PERSON = 20
 CHECKERS, READERS = 3, 2  # threads, each with one database connection at most
@@ -265,7 +278,7 @@ class EventStreams:
     ) -> None:
         headers = [
             (b"content-type", b"text/event-stream"),
-            (b"cache-control", b"no-store"),
+            *_EVERY,
             (b"x-accel-buffering", b"no"),
             *found.headers,
         ]
@@ -411,10 +424,10 @@ async def _send_on(send: Send, body: bytes) -> None:
 
 
 async def _refuse(status: int, send: Send) -> None:
-    headers = [(b"cache-control", b"no-store"), (b"content-length", b"0")]
+    headers = [*_EVERY]
+    if status != 204:
+        headers.append((b"content-length", b"0"))
     if status == 503:
         headers.append((b"retry-after", b"30"))
-    if status == 204:
-        headers = headers[:1]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": b""})

@@ -8,10 +8,11 @@
 
   // --- the time zone, in which the next page shows its times
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
-  if (zone && !document.cookie.includes(`concord_zone=${encodeURIComponent(zone)}`)) {
-    const secure = location.protocol === "https:" ? "; Secure" : "";
+  const safe = location.protocol === "https:"; // then no other host may set it
+  const zoned = `${safe ? "__Host-" : ""}concord_zone=${encodeURIComponent(zone)}`;
+  if (zone && !document.cookie.split("; ").includes(zoned)) {
     // biome-ignore lint/suspicious/noDocumentCookie: the CookieStore API is missing in Firefox
-    document.cookie = `concord_zone=${encodeURIComponent(zone)}; Path=/; Max-Age=31536000; SameSite=Lax${secure}`;
+    document.cookie = `${zoned}; Path=/; Max-Age=31536000; SameSite=Lax${safe ? "; Secure" : ""}`;
   }
 
   // --- theme: system → light → dark; kept with the person, so it is right before any script runs

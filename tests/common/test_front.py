@@ -173,6 +173,35 @@ def test_addresses_with_room_of_their_own_exist():
     assert special <= names
 
 
+@pytest.mark.parametrize("method", ["TRACE", "TRACK"])
+def test_no_request_is_sent_back_by_trace(method, client):
+    answer = client.generic(method, "/sign-in/", headers={"authorization": "Bearer secret"})
+    assert answer.status_code == 405
+    assert not answer.content
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+
+
+def test_pages_lead_to_https_and_the_api_says_that_it_does_not(settings):
+    settings.SECURE_SSL_REDIRECT = True
+    settings.SECURE_HSTS_SECONDS = 31_536_000
+    page = Client().get("/sign-in/")
+    assert (page.status_code, page.url[:8]) == (301, "https://")
+    plain = Client().get("/api/v1/me", headers={"authorization": "Bearer concord_x"})
+    assert (plain.status_code, plain.json()["code"]) == (403, "https_required")
+    assert Client().get("/api/v1/me", secure=True).status_code == 401
+
+
+def test_a_refusal_before_everything_carries_the_headers_of_every_answer(settings):
+    settings.SECURE_HSTS_SECONDS = 31_536_000
+    request = RequestFactory().get("/", secure=True)
+    answer = front.refused_for_now(request, "flood", front.too_many)
+    assert "frame-ancestors 'none'" in answer.headers["Content-Security-Policy"]
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.headers["Strict-Transport-Security"].startswith("max-age=31536000")
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert answer.headers["Retry-After"]
+
+
 def test_forwarded_headers_of_strangers_are_dropped(settings):
     from ipaddress import ip_network
 

@@ -77,7 +77,7 @@ def as_shipped(folder: Path, *, port: int, upstream: int, streams: int) -> str:
     )
     text = re.sub(r".*(listen \[::\]|# plain|ssl_).*\n", "", text)
     text = re.sub(r"listen 443 .*", f"listen 127.0.0.1:{port};", text)
-    text = re.sub(r"server \{\s+server_name[^}]+return 301[^}]+\}", "", text)
+    text = re.sub(r"server \{\s+server_name.*?return 301.*?\n\}", "", text, flags=re.S)
     assert "client_header_timeout 10s;" in text
     text = text.replace("client_header_timeout 10s;", "client_header_timeout 1s;")
     # nginx of root starts workers of another person, who may not write into a test's folder.

@@ -51,16 +51,63 @@ def test_every_vendored_file_is_listed_with_its_licence():
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("address", ["/", "/sign-in/", "/account/", "/nothing-here/", "/api/v1/me"])
+@pytest.mark.parametrize(
+    "address",
+    ["/", "/sign-in/", "/account/", "/nothing-here/", "/api/v1/me", "/livez", "/static/js/app.js"],
+)
 def test_every_answer_carries_the_policy_and_the_other_headers(address, emil, signed_in, client):
     for browser in (client, signed_in(emil)):
         answer = browser.get(address)
         policy = answer.headers["Content-Security-Policy"]
         assert "default-src 'self'" in policy
         assert "unsafe" not in policy
-        assert answer.headers["X-Frame-Options"] == "DENY"
+        for directive in ("object-src 'none'", "base-uri 'none'", "frame-ancestors 'none'"):
+            assert directive in policy
+        answer.getvalue()  # a static file is open until it is read
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
         assert answer.headers["Referrer-Policy"] == "same-origin"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("address", ["/sign-in/", "/account/", "/api/v1/me", "/static/js/app.js"])
+def test_no_other_site_may_read_an_answer(address, emil, signed_in):
+    answer = signed_in(emil).get(address, headers={"origin": "https://elsewhere.example.org"})
+    answer.getvalue()
+    assert not [name for name in answer.headers if name.lower().startswith("access-control-")]
+
+
+COOKIES = """
+import django
+django.setup()
+from django.conf import settings
+from django.utils.module_loading import import_string
+from apps.accounts import reader, throttle
+print(settings.SESSION_COOKIE_NAME, settings.CSRF_COOKIE_NAME, throttle.DEVICE_COOKIE,
+      reader.ZONE_COOKIE, import_string(settings.MESSAGE_STORAGE).cookie_name)
+print(settings.SESSION_COOKIE_SECURE, settings.CSRF_COOKIE_SECURE,
+      settings.SESSION_COOKIE_HTTPONLY, settings.CSRF_COOKIE_HTTPONLY,
+      settings.SESSION_COOKIE_SAMESITE, settings.CSRF_COOKIE_SAMESITE,
+      settings.SESSION_COOKIE_DOMAIN, settings.CSRF_COOKIE_DOMAIN)
+"""
+
+
+@pytest.mark.parametrize(("https", "prefix"), [("1", "__Host-concord_"), ("0", "concord_")])
+def test_every_cookie_is_this_hosts_alone_where_there_is_https(https, prefix):
+    done = subprocess.run(
+        [sys.executable, "-c", COOKIES],
+        cwd=ROOT,
+        env=os.environ | {"HTTPS": https, "DJANGO_SETTINGS_MODULE": "config.settings"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    names, flags = done.stdout.splitlines()
+    assert all(name.startswith(prefix) for name in names.split())
+    secure = str(https == "1")
+    assert flags == f"{secure} {secure} True True Lax Lax None None"
+    set_in = {p.name for p in ROOT.glob("apps/**/*.py") if ".set_cookie(" in p.read_text()}
+    assert set_in == {"throttle.py"}, "a new cookie needs the prefix too"
 
 
 @pytest.mark.django_db
