@@ -8,11 +8,13 @@ STAMP := .venv/.installed
 TRL_PPO := .venv-trl/.installed
 RIVALS := .venv-rivals/.installed
 FUZZER := .venv-fuzz/.installed
+RELEASE := .venv-release/.installed
+VAR := $(or $(VAR_DIR),var)
 NOTEBOOKS := .venv-notebooks/.installed
 BIOME := .node/biome-2.6.8
 
 .DEFAULT_GOAL := help
-.PHONY: help install models run test test-spread test-trl test-system demo demo-real bench lint format messages lock clean
+.PHONY: help install models run test test-spread test-trl test-system test-offline test-api demo demo-real bench lint format messages lock sbom audit clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -48,7 +50,7 @@ test-trl: $(STAMP) ## the training tests on another release of TRL: make test-tr
 	  $(addprefix tests/workers/recipes/test_,dpo_losses.py dpo_runs.py sft_runs.py reward_runs.py grpo.py \
 	  grpo_parts.py guarded_trainings.py resume.py)
 
-test-spread: $(STAMP) ## tests that train, drive Chromium, start Ray actors, servers or workers apart
+test-spread: $(STAMP) $(FUZZER) ## tests that train, drive Chromium, start Ray actors, servers or workers apart
 	$(BIN)/python -m pytest -n auto --no-loadscope-reorder -m "spread and not long" --durations 25
 
 test-system: $(STAMP) $(FUZZER) $(NOTEBOOKS) ## the long tests; kill every part, also in every step of a round, fill the disk, fuzz the API, upload hostile files, run the notebooks; about an hour
@@ -59,6 +61,13 @@ test-system: $(STAMP) $(FUZZER) $(NOTEBOOKS) ## the long tests; kill every part,
 	$(BIN)/python -m tests.system.drill_uploads
 	$(BIN)/python -m tests.system.drill_api .venv-fuzz/bin/schemathesis
 	$(BIN)/python -m tests.system.drill_notebooks .venv-notebooks/bin
+	$(MAKE) sbom
+
+test-offline: $(STAMP) $(FUZZER) ## the tests of test and test-spread with no network but loopback; prints who tried to reach another
+	$(BIN)/python -m tests.offline --report $(BIN)/python -m pytest -n auto --no-loadscope-reorder -m "not long"
+
+test-api: $(STAMP) $(FUZZER) ## requests drawn from the API's description, as every role, seconds each; test-spread does so too
+	$(BIN)/python -m pytest -n 1 tests/web/test_drawn_requests.py
 
 demo: $(STAMP) ## the whole circle headless, at most fifteen minutes; writes VAR_DIR/demo/report.json
 	@exec $(BIN)/python manage.py demo
@@ -83,6 +92,19 @@ $(FUZZER): tests/system/requirements.txt $(STAMP)
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-fuzz
 	@$(BIN)/uv pip install --quiet --python .venv-fuzz/bin/python -r $<
 	@touch $@
+
+# What lists the parts of a release and asks whether holes are known in them.
+$(RELEASE): requirements/release.requirements.txt $(STAMP)
+	@echo "virtual environment of the release's tools"
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-release
+	@$(BIN)/uv pip install --quiet --python .venv-release/bin/python -r $<
+	@touch $@
+
+sbom: $(STAMP) $(RELEASE) ## what a release is made of, as CycloneDX: VAR_DIR/sbom/{web,train}.cdx.json
+	@$(BIN)/python -m tests.system.release sbom $(VAR)/sbom
+
+audit: $(STAMP) $(RELEASE) ## ask whether holes are known in the locked packages; fails where that cannot be asked
+	@$(BIN)/python -m tests.system.release audit
 
 # What runs the notebooks: the client as others install it, without the server.
 $(NOTEBOOKS): tests/system/notebooks.requirements.txt clients/python/pyproject.toml $(STAMP)
@@ -138,4 +160,4 @@ lock: $(STAMP) ## write the lock files again from pyproject.toml
 	  | grep -vE '^(torch|nvidia|triton|cuda)' > requirements/train.constraints.txt
 
 clean: ## remove the virtual environment (state in VAR_DIR stays)
-	rm -rf .venv .venv-trl .venv-rivals .venv-fuzz .venv-notebooks .node
+	rm -rf .venv .venv-trl .venv-rivals .venv-fuzz .venv-release .venv-notebooks .node

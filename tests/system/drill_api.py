@@ -5,6 +5,8 @@ people, comparisons and votes. An answer of 5xx, other than a 503 that says what
 fault of ours; so is a site that is not well afterwards.
 
 Run: python -m tests.system.drill_api SCHEMATHESIS [--examples 12]
+
+`tests/web/test_drawn_requests.py` makes few of these requests, in seconds (`make test-api`).
 """
 
 import argparse
@@ -36,7 +38,11 @@ def main() -> None:
         for name in chosen.roles:
             report = folder / f"{name or 'nobody'}.ndjson"
             fuzzed(
-                chosen.schemathesis.absolute(), site.url, keys.get(name), report, chosen.examples
+                chosen.schemathesis.absolute(),
+                site.url,
+                keys.get(name),
+                report,
+                chosen.examples,
             )
             answers, bad = read(report)
             told = ", ".join(f"{n} × {status}" for status, n in sorted(answers.items()))
@@ -67,8 +73,17 @@ def peopled() -> dict[str, str]:
     }
 
 
-def fuzzed(program: Path, url: str, token: str | None, report: Path, examples: int) -> None:
-    """One after the other, so that a person's limit is seldom met."""
+def fuzzed(
+    program: Path,
+    url: str,
+    token: str | None,
+    report: Path,
+    examples: int,
+    *,
+    seconds: int = 0,
+) -> None:
+    """One after the other, so that a person's limit is seldom met. With `seconds` for so long
+    at most, and only what is drawn."""
     words = [
         str(program),
         "run",
@@ -99,7 +114,8 @@ def fuzzed(program: Path, url: str, token: str | None, report: Path, examples: i
         "--output-sanitize",
         "false",
         "--phases",
-        "examples,coverage,fuzzing",
+        "fuzzing" if seconds else "examples,coverage,fuzzing",
+        *(["--max-time", str(seconds)] if seconds else []),
     ]
     if token:
         words += ["--header", f"Authorization: Bearer {token}"]

@@ -29,6 +29,7 @@ from apps.accounts.middleware import note_session
 from apps.accounts.models import ApiToken
 from apps.accounts.oidc import is_linked, provider_url
 from apps.accounts.permissions import ANNOTATOR, project_page
+from apps.accounts.reauthentication import fresh_sign_in_required
 from apps.accounts.selectors import (
     has_second_factor,
     memberships_of,
@@ -66,7 +67,13 @@ def account(request: Request) -> HttpResponse:
     return _page(request)
 
 
+def _new_email(request: Request) -> bool:
+    """A link for a new password would go there."""
+    return request.POST.get("email", "").strip().lower() != request.user.email
+
+
 @require_POST
+@fresh_sign_in_required(when=_new_email)
 def profile(request: Request) -> HttpResponse:
     form = ProfileForm(request.POST, instance=request.user)
     if not form.is_valid():

@@ -8,6 +8,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from apps.accounts import selectors, services
 from apps.accounts.models import BrowserSession
+from apps.accounts.reauthentication import fresh_sign_in_required
 from apps.accounts.screens import browser_named
 from apps.common.http import Request
 
@@ -29,6 +30,7 @@ def sessions(request: Request) -> HttpResponse:
 
 
 @require_POST
+@fresh_sign_in_required
 def session_end(request: Request) -> HttpResponse:
     """The one named by `session`, or without it all but this one."""
     found = BrowserSession.objects.filter(user=request.user)
