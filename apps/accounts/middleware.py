@@ -4,11 +4,13 @@ a second factor where their role needs one."""
 import re
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
 from django.contrib.auth import SESSION_KEY, logout
+from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -129,7 +131,9 @@ class MaintenanceMiddleware:
     def _now(self) -> Maintenance | None:
         now, every = time.monotonic(), settings.MAINTENANCE_LOOK_SECONDS
         if every is not None and now - self._asked >= every:
-            self._asked, self._row = now, maintenance_now()
+            self._asked = now
+            with suppress(DatabaseError):  # away, or not migrated yet: its own refusal says so
+                self._row = maintenance_now()
         return self._row
 
 
