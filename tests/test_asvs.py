@@ -126,9 +126,7 @@ def test_every_use_of_a_hash_or_cipher_is_in_the_inventory() -> None:
         for found in pattern.findall(path.read_text())
     }
     assert {"sha256", "hmac", "AESGCM"} <= used
-    assert used <= set(known), (
-        "an algorithm that docs/security.md does not list"
-    )
+    assert used <= set(known), "an algorithm that docs/security.md does not list"
     assert not [name for name in used & set(known) if known[name] not in inventory]
 
 
