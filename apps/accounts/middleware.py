@@ -15,7 +15,6 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.formats import date_format
 from django.utils.translation import gettext
 from django_htmx.http import HttpResponseClientRedirect
 
@@ -138,7 +137,7 @@ class MaintenanceMiddleware:
 
 
 def _closed_words(row: Maintenance) -> str:
-    at = date_format(timezone.localtime(row.until), "DATETIME_FORMAT")
+    at = f"{timezone.localtime(row.until):%Y-%m-%d %H:%M %Z}"
     late = row.until <= timezone.now()
     said = (
         gettext("The site is closed for maintenance, longer than was planned (until %(at)s).")
