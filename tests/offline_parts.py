@@ -15,7 +15,9 @@ def web(folder: Path) -> None:
     from tests.system.a_site import free_port
 
     port = free_port()
-    environment = os.environ | {
+    # A test that drives a browser in the same process allows what a deployment must not.
+    ours = {k: v for k, v in os.environ.items() if k != "DJANGO_ALLOW_ASYNC_UNSAFE"}
+    environment = ours | {
         "PRODUCTION": "1",
         "SECRET_KEY": "k" * 30 + "0123456789abcdefghijklmnopqrstuvwxyz",
         "ALLOWED_HOSTS": "127.0.0.1",

@@ -1,6 +1,6 @@
 """Nothing calls home: parts of Concord run with loopback alone, and nobody tries to leave it.
 
-`make test-offline` runs the whole suite so.
+`make test-offline` runs the whole suite so, `make test-system` the parts below.
 """
 
 import ctypes
@@ -81,10 +81,8 @@ def test_loopback_is_there_and_no_attempt_to_leave() -> None:
     assert (done.returncode, done.stdout) == (0, "through\n"), done.stderr
 
 
-@pytest.mark.parametrize(
-    "part",
-    ["web", "training", "libraries", "ray", pytest.param("site", marks=pytest.mark.long)],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("part", ["web", "training", "libraries", "ray", "site"])
 def test_a_part_works_and_tries_to_reach_nobody(part: str) -> None:
     done = run("-m", "tests.offline_parts", part, report=True)
     assert part in PARTS
