@@ -182,7 +182,16 @@ def test_a_run_has_the_curves_and_weights_of_one_that_pads(
     for metric, points in expected.items():
         assert found[metric] == pytest.approx(points, rel=1e-4, abs=1e-5), metric
     assert abs(expected["eval/loss"][6] - expected["eval/loss"][0]) > 0.01
-    torch.testing.assert_close(weights(shop, packed), weights(shop, alone), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(
+        determined(weights(shop, packed)), determined(weights(shop, alone)), rtol=1e-4, atol=1e-4
+    )
+
+
+def determined(found: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Without the biases of keys: they move no probability of attention, so their gradients are
+    what rounding leaves, and Adam makes whole steps of those, others on each kind of processor."""
+    parts = {name: value.chunk(3) for name, value in found.items() if "c_attn.bias" in name}
+    return found | {name: torch.cat((query, value)) for name, (query, _, value) in parts.items()}
 
 
 def test_it_goes_on_bit_for_bit_where_it_was_stopped(shop: Workshop) -> None:
