@@ -49,29 +49,28 @@ SECRETS = frozenset(
 )
 
 
-def celery(app: str, *words: str, log_level: str) -> tuple[str, ...]:
-    """argv of a Celery program."""
-    return (sys.executable, "-m", "celery", "-A", app, *words, "--loglevel", log_level)
+def celery(app: str, *words: str) -> tuple[str, ...]:
+    """argv of a Celery program; how much it logs is LOG_LEVEL (workers/logs.py)."""
+    return (sys.executable, "-m", "celery", "-A", app, *words)
 
 
-def celery_worker(app: str, name: str, queues: str, *, log_level: str) -> tuple[str, ...]:
+def celery_worker(app: str, name: str, queues: str) -> tuple[str, ...]:
     """argv of a Celery worker with one process for its tasks."""
     return celery(
         app,
         *("worker", "-n", f"{name}@%h", "-Q", queues, "-P", "prefork", "-c", "1"),
         *("--without-gossip", "--without-mingle"),
-        log_level=log_level,
     )
 
 
-def argv(part: str, *, log_level: str, queues: str = "") -> tuple[str, ...]:
+def argv(part: str, *, queues: str = "") -> tuple[str, ...]:
     """part: one of `PARTS`. queues: those of `train`, by default `gpu,cpu`, or `cpu` alone where
     there is no GPU: what waits for one is not run without one."""
     if part == "train":
         queues = queues or ("gpu,cpu" if gpus() else "cpu")
-        return celery_worker("workers.celery", "train", queues, log_level=log_level)
+        return celery_worker("workers.celery", "train", queues)
     if part == "short":
-        return celery_worker("workers.celery", "short", "short", log_level=log_level)
+        return celery_worker("workers.celery", "short", "short")
     # No Celery: a task could not put requests of several callers into one batch.
     module = {"scorer": "workers.scoring", "answerer": "workers.answering"}[part]
     return (sys.executable, "-m", module)
@@ -93,8 +92,7 @@ def main() -> None:
         parser.error("REDIS_URL (or REDIS_URL_FILE) must name the broker")
     os.umask(0o077)
     os.environ.setdefault("PYTHONUNBUFFERED", "1")
-    level = os.environ.get("LOG_LEVEL") or "INFO"
-    become(argv(wanted.part, log_level=level, queues=wanted.queues))
+    become(argv(wanted.part, queues=wanted.queues))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ class CommonConfig(AppConfig):
     label = "common"
 
     def ready(self) -> None:
-        from apps.common import health, observability, web_tasks  # noqa: F401 - signs
+        from apps.common import health, observability
+        from apps.common import web_tasks as web_tasks  # signs what this side sends
 
         health.register()
         observability.start()

@@ -65,10 +65,7 @@ def programs(*, port: int, var: Path, log_level: str) -> list[Program]:
             Program(part, argv(part, var=var, log_level=log_level), lean.get(part, {}))
             for part in ("events", "imports", "scheduler")
         ),
-        *(
-            Program(part, start.argv(part, log_level=log_level), {"LOG_LEVEL": log_level})
-            for part in start.PARTS
-        ),
+        *(Program(part, start.argv(part), {"LOG_LEVEL": log_level}) for part in start.PARTS),
     ]
     return [
         *web_programs(port=port, log_level=log_level, environment=few),
@@ -89,10 +86,10 @@ def argv(part: str, *, var: Path, log_level: str, host: str = "127.0.0.1") -> tu
     if part == "scheduler":
         (var / "beat").mkdir(parents=True, exist_ok=True)
         schedule = str(var / "beat" / "schedule")
-        return start.celery("config.celery", "beat", "-s", schedule, log_level=log_level)
+        return start.celery("config.celery", "beat", "-s", schedule)
     # Imports apart, so that a long one or a large fit holds up neither events nor sweeps.
     queues = {"events": "events,default", "imports": "imports,statistics"}[part]
-    return start.celery_worker("config.celery", part, queues, log_level=log_level)
+    return start.celery_worker("config.celery", part, queues)
 
 
 def _web_workers() -> int:

@@ -54,8 +54,8 @@ def test_ana_sets_an_app_up_and_is_shown_recovery_codes_once(
     assert codes[0] not in client.get(made.url).content.decode()
     with django_capture_on_commit_callbacks(execute=True):
         client.post("/account/second-factor/codes/new/")
-    anew = client.get(made.url).context["unused_codes"]
-    assert not set(anew) & set(codes)
+    renewed = client.get(made.url).context["unused_codes"]
+    assert not set(renewed) & set(codes)
     assert actions() == ["second_factor.added"] * 2 + ["second_factor.codes_made"]
 
 

@@ -138,7 +138,7 @@ def test_up_runs_every_part_with_the_start_line_of_a_service(tmp_path: Path) -> 
         if part == "web":
             continue  # `up` has two servers, so that one may die
         line = (
-            start.argv(part, log_level="INFO")
+            start.argv(part)
             if part in start.PARTS
             else processes.argv(part, var=tmp_path, log_level="INFO")
         )

@@ -91,7 +91,7 @@ def _files_of(
         return
     text = read(listing)
     if hashlib.sha256(text).hexdigest() != one.sha256:
-        return  # told of the listing itself by whoever reads its files
+        return  # the listing itself is reported as changed, with the other files
     for name, sha256 in json.loads(text).items():
         path = f"{one.path}/{name}"
         if one.without_state and name.startswith(f"{RESUME}/") and path not in hashes:
