@@ -44,11 +44,22 @@ def _start_servers() -> None:
     _stack.callback(shutil.rmtree, folder, ignore_errors=True)
     # Callbacks run last-in first-out: the servers stop, then the folder goes.
     _stack.enter_context(embedded.servers())
+    _stack.callback(_last_words, folder)
     # The suite makes databases and empties tables; `tests/conftest.py` lets the tests themselves
     # have no more rights than the application has.
     os.environ["DATABASE_URL"] = embedded.postgres_url(folder, embedded.SUPERUSER)
     _trust_the_machine(os.environ["DATABASE_URL"])
     del os.environ["DATABASE_OWNER_URL"]
+
+
+def _last_words(folder: Path) -> None:
+    """Of a server that ended before the tests did: its folder is about to go."""
+    from apps.common import embedded
+
+    if not embedded.postgres_runs(folder):
+        lines = (folder / "postgres" / "log").read_text(errors="replace").splitlines()
+        said = [f"PostgreSQL has ended early (mode of its folder {folder.stat().st_mode:o}):"]
+        sys.stderr.write("\n".join([*said, *lines[-40:], ""]))
 
 
 def _trust_the_machine(url: str) -> None:

@@ -188,8 +188,9 @@ def private_folder(folder: Path) -> Path:
     """Make the folder, for its owner alone, and let whatever this process makes be so too."""
     os.umask(0o077)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if stat.S_IMODE(folder.stat().st_mode) & 0o067:  # PostgreSQL's account may pass, below root
-        folder.chmod(0o700)
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    if mode & 0o067:
+        folder.chmod(mode & 0o710)  # below root PostgreSQL's account, in our group, has to pass
     return folder
 
 
