@@ -179,7 +179,7 @@ def _signed_in_again(request: HttpRequest, sociallogin: SocialLogin) -> None:
     if not request.user.is_authenticated or sociallogin.user != request.user or is_old:
         messages.error(request, gettext("Somebody else signed in there, or not just now."))
         raise ImmediateHttpResponse(redirect("accounts:sign_in_again"))
-    fresh_sign_in_note(request)
+    fresh_sign_in_note(request, at)
     services.sign_in_again_record(user=request.user, how=settings.OIDC_NAME)
 
 

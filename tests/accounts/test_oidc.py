@@ -321,7 +321,10 @@ def test_who_comes_by_their_address_takes_the_account_over_alone(
     sign_in(before, "ana")
     services.token_create(user=ana, name="old", scopes=["read"], days=9)
     app_make(ana)
+    SocialAccount.objects.create(user=ana, provider="oidc", uid="somebody else's")
     come(client, provider, "s-9", email="ANA@example.org", email_verified=True)
+    assert [one.uid for one in SocialAccount.objects.filter(user=ana)] == ["s-9"]
+    assert AuditEvent.objects.filter(action="second_factor.removed", about=ana).count() == 1
     assert int(client.session["_auth_user_id"]) == ana.pk
     ana.refresh_from_db()
     assert not ana.has_usable_password()

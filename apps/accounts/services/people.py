@@ -204,11 +204,16 @@ def user_rights_set(
     site_admin: bool,
     creates: bool,
     by: User | None,
-    admin_by_claim: bool = False,
-    creates_by_claim: bool = False,
+    admin_by_claim: bool | None = None,
+    creates_by_claim: bool | None = None,
 ) -> None:
     """Whether the person administers the site, and whether they may create projects; `…_by_claim`:
-    a claim of the sign-in provider gave it, and its absence takes it back."""
+    a claim of the sign-in provider gave it, and its absence takes it back. None: as it was, of a
+    right that stays, else by hand."""
+    if admin_by_claim is None:
+        admin_by_claim = user.admin_by_claim and site_admin == user.is_superuser
+    if creates_by_claim is None:
+        creates_by_claim = user.creates_by_claim and creates == user.may_create_projects
     others = User.objects.filter(is_superuser=True, is_active=True).exclude(pk=user.pk)
     if user.is_superuser and not site_admin and not others.exists():
         raise Conflict(
