@@ -1,9 +1,11 @@
 """Fixtures of the whole suite. The servers come from `tests.servers`, loaded earlier."""
 
 import contextlib
-from collections.abc import Generator
+import os
+from collections.abc import Generator, Iterator
 from typing import Any
 
+import psycopg
 import pytest
 from django.db import OperationalError, connection
 from django.test import TransactionTestCase
@@ -63,13 +65,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Together:
 
 
 @pytest.fixture(scope="session")
-def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> None:
-    """Once the tables are there, every new connection has the application's rights and no more."""
+def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """Once the tables are there, every new connection has the application's rights and no more. In
+    the end no thread of a server that a test left at work keeps the database from being dropped."""
     with django_db_blocker.unblock(), connection.cursor() as cursor:
         cursor.execute(ROLES_SQL.read_text())
         name = connection.ops.quote_name(connection.settings_dict["NAME"])
         cursor.execute(f"alter role {SUPERUSER} in database {name} set role = {APPLICATION}")
         connection.close()
+        database = connection.settings_dict["NAME"]
+    yield
+    with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as superuser:
+        superuser.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s", [database]
+        )
 
 
 @pytest.fixture(scope="session", autouse=True)
