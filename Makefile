@@ -58,6 +58,7 @@ test-system: $(STAMP) $(FUZZER) $(NOTEBOOKS) ## the long tests; kill every part,
 	$(BIN)/python -m tests.system.drill_kills
 	$(BIN)/python -m tests.system.drill_rounds
 	$(BIN)/python -m tests.system.drill_load
+	$(BIN)/python -m tests.system.drill_failover
 	$(BIN)/python -m tests.system.drill_uploads
 	$(BIN)/python -m tests.system.drill_api .venv-fuzz/bin/schemathesis
 	$(BIN)/python -m tests.system.drill_notebooks .venv-notebooks/bin

@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +50,10 @@ def temporary_folder() -> Iterator[Path]:
 class Site:
     """`manage.py up`, started again when it dies, as a service manager does."""
 
-    def __init__(self, var: Path) -> None:
+    def __init__(self, var: Path, addresses: Mapping[str, str] | None = None) -> None:
+        """addresses: of servers that are not the embedded ones, by the names of the settings."""
         self.var = var
+        self._addresses = dict(addresses or {})
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = var.parent / f"{var.name}.log"
@@ -65,6 +67,7 @@ class Site:
         }
         for name in ("DATABASE_URL", "DATABASE_OWNER_URL", "REDIS_URL", "CACHE_URL", "PRODUCTION"):
             self._environment.pop(name, None)
+        self._environment |= self._addresses
         self._wanted = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
         self._manager = threading.Thread(target=self._manage, daemon=True)
@@ -125,7 +128,9 @@ class Site:
         os.environ["VAR_DIR"] = str(self.var)
         os.environ["PORT"] = str(self.port)
         os.environ["LOG_LEVEL"] = "ERROR"
-        os.environ["DATABASE_URL"] = embedded.postgres_url(self.var, embedded.APPLICATION)
+        os.environ["DATABASE_URL"] = self._addresses.get("DATABASE_URL") or embedded.postgres_url(
+            self.var, embedded.APPLICATION
+        )
         os.environ["REDIS_URL"] = f"unix://{embedded.redis_socket(self.var)}?db=0"
         os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
         import django
@@ -136,14 +141,8 @@ class Site:
 
     def processes(self, *words: str) -> list[int]:
         """Processes below the supervisor whose command has all the words, parents first."""
-        found, waiting = [], [self.pid]
-        children = _children()
-        while waiting:
-            pid = waiting.pop(0)
-            waiting += children.get(pid, [])
-            if all(word in _command(pid) for word in words):
-                found.append(pid)
-        return found
+        everybody = [self.pid, *descendants(self.pid)]
+        return [pid for pid in everybody if all(word in _command(pid) for word in words)]
 
     def left_behind(self) -> dict[int, str]:
         """Live processes that know this site's folder or port, wherever they hang."""
@@ -244,6 +243,14 @@ def one_of(found: list[int], what: str) -> int:
     if not found:
         raise RuntimeError(f"{what} does not run")
     return found[0]
+
+
+def descendants(pid: int) -> list[int]:
+    """Processes below one, parents first."""
+    found, children = [pid], _children()
+    for one in found:  # grows while it is read
+        found += children.get(one, [])
+    return found[1:]
 
 
 def kill(pid: int) -> None:
