@@ -317,6 +317,11 @@ RUN_STOP_SECONDS = env.number("RUN_STOP_SECONDS", 900, low=1, high=86_400)
 # Wall clock of one attempt.
 RUN_MAX_SECONDS = env.number("RUN_MAX_SECONDS", 86_400, low=1, high=30 * 86_400)
 
+# The most that any project gets, whatever its own admins set; 0: no limit of the site.
+PROJECT_SPACE_GB = env.number("PROJECT_SPACE_GB", 0, low=0, high=10**9)
+PROJECT_GPU_HOURS = env.number("PROJECT_GPU_HOURS", 0, low=0, high=10**7)
+PROJECT_VOTES = env.number("PROJECT_VOTES", 0, low=0, high=10**9)
+
 # Runs that ended so many days ago keep so many points of each metric, its extremes; 0 days: all.
 METRICS_KEEP_DAYS = env.number("METRICS_KEEP_DAYS", 90, low=0, high=36_500)
 METRICS_KEEP_POINTS = env.number("METRICS_KEEP_POINTS", 1000, low=50, high=1_000_000)

@@ -236,6 +236,8 @@ FIELDS = {
     "daily_cap": "answers a day",
     "runs_at_once": "the quota of runs at once",
     "space_bytes": "the quota of disk space in bytes",
+    "gpu_hours": "the quota of GPU hours in 30 days",
+    "votes_quota": "answers that the project takes in 30 days",
     "keep_days": "the days for which intermediate files of runs are kept",
     "skips_to_review": "skips that send a pair to review",
 }
