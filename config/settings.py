@@ -50,6 +50,7 @@ INSTALLED_APPS = [
     "allauth.socialaccount.providers.openid_connect",
     "csp",
     "django_htmx",
+    "django_scim",
     "apps.common",
     "apps.accounts",
     "apps.labeling",
@@ -189,6 +190,20 @@ OIDC_CLIENT_ID = env.text("OIDC_CLIENT_ID")
 OIDC_CLIENT_SECRET = env.text("OIDC_CLIENT_SECRET")
 OIDC_NAME = env.text("OIDC_NAME", "single sign-on")
 OIDC_ROLES = env.claim_rules("OIDC_ROLES")
+# Bearer token of the organisation's directory, which makes, changes and takes away people (SCIM).
+SCIM_TOKEN = env.token("SCIM_TOKEN", least=32)
+SCIM_SERVICE_PROVIDER = {
+    "SCHEME": SITE_URL.partition("://")[0],
+    "NETLOC": SITE_URL.partition("://")[2].partition("/")[0],
+    "USER_ADAPTER": "apps.accounts.scim.people.Person",
+    "USER_FILTER_PARSER": "apps.accounts.scim.filters.PersonFilter",
+    "AUTH_CHECK_MIDDLEWARE": "apps.accounts.scim.gate.TokenCheck",
+    "SERVICE_PROVIDER_CONFIG_MODEL": "apps.accounts.scim.service.Abilities",
+    "GET_EXTRA_MODEL_FILTER_KWARGS_GETTER": "apps.accounts.scim.gate.visible",
+    "AUTHENTICATION_SCHEMES": [
+        {"type": "oauthbearertoken", "name": "Bearer token", "description": "SCIM_TOKEN"}
+    ],
+}
 OIDC_LINK_BY_EMAIL = env.flag("OIDC_LINK_BY_EMAIL")
 OIDC_ONLY = env.flag("OIDC_ONLY")
 if OIDC_ISSUER and not OIDC_CLIENT_ID:

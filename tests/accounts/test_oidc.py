@@ -312,6 +312,14 @@ def test_nor_where_the_site_does_not_want_it(ana: User, provider: str, client: C
     assert not is_signed_in(client)
 
 
+def test_who_was_made_by_the_directory_comes_in_by_the_address_it_gave(
+    ana: User, provider: str, client: Client
+):
+    User.objects.filter(pk=ana.pk).update(scim_external_id="00u1")
+    come(client, provider, "s-scim", email=ana.email, email_verified=True)
+    assert int(client.session["_auth_user_id"]) == ana.pk
+
+
 def test_who_comes_by_their_address_takes_the_account_over_alone(
     ana: User, provider: str, client: Client, settings: Any
 ):

@@ -127,6 +127,12 @@ ACCOUNTS = [
     page("mfa_generate_recovery_codes", SIGNED_IN),
     page("mfa_add_webauthn", SIGNED_IN),
     page("mfa_remove_webauthn", SIGNED_IN, ok=404, args={"pk": 1}),
+    # Its own token opens it, which this site has not set.
+    *(
+        page(f"scim:{name}", SIGNED_IN, ok=404, expect=anyone(404))
+        for name in ("users", "service-provider-config", "resource-types", "schemas")
+    ),
+    page("scim:users-search", SIGNED_IN, ok=404, expect=anyone(404)),
     page("accounts:sign_in_again", SIGNED_IN, ok=302),  # they have just signed in
     page("accounts:sent_form", SIGNED_IN, ok=302),  # nothing waits
     post("accounts:provider_connect", SIGNED_IN, ok=404),

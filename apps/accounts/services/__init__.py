@@ -50,6 +50,12 @@ from apps.accounts.services.projects import (
     project_restore,
     project_set_up,
 )
+from apps.accounts.services.provisioning import (
+    Provisioned,
+    person_change,
+    person_deprovision,
+    person_provision,
+)
 from apps.accounts.services.second_factor import (
     second_factor_failed,
     second_factor_record,
@@ -60,6 +66,7 @@ from apps.accounts.services.tokens import TOKEN_MAX_DAYS, token_create, token_re
 
 __all__ = [
     "TOKEN_MAX_DAYS",
+    "Provisioned",
     "access_refused",
     "addresses_read",
     "audit_jsonl",
@@ -83,8 +90,11 @@ __all__ = [
     "password_changed",
     "password_link_make",
     "people_invite",
+    "person_change",
     "person_data",
+    "person_deprovision",
     "person_erase",
+    "person_provision",
     "profile_changed",
     "project_archive",
     "project_change",

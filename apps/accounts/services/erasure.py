@@ -336,7 +336,7 @@ def _account_empty(user: User, at: datetime) -> None:
     user.user_permissions.clear()
     user.username = f"erased-{user.pk}"
     user.first_name = user.last_name = user.email = user.display_name = ""
-    user.language = user.time_zone = ""
+    user.language = user.time_zone = user.scim_external_id = ""
     user.theme = "system"
     user.is_active = user.is_staff = user.is_superuser = user.may_create_projects = False
     user.admin_by_claim = user.creates_by_claim = False
