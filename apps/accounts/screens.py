@@ -200,6 +200,7 @@ SENTENCES: dict[str, str] = {
     "user.created": "created the account {subject}",
     "user.deactivated": "deactivated the account {subject}",
     "user.provider_connected": "connected {subject} with the sign-in provider",
+    "user.provider_disconnected": "disconnected {subject} from the sign-in provider",
     "user.password_changed": "changed the password of {subject}",
     "user.password_link_made": "made {subject} a link for a new password",
     "user.reactivated": "reactivated the account {subject}",

@@ -370,6 +370,30 @@ def test_ana_connects_her_account_herself(
     assert not SocialAccount.objects.filter(user=rita).exists()
 
 
+def test_who_has_another_way_in_disconnects_and_who_has_none_stays_connected(
+    ana: User, provider: str, signed_in: Callable[[User], Client], settings: Any
+):
+    client = signed_in(ana)
+    assert client.post("/account/provider/disconnect/").status_code == 404, "not connected"
+    SocialAccount.objects.create(user=ana, provider="oidc", uid="s-20")
+    password, ana.password = ana.password, "!"
+    ana.save()
+    said = signed_in(ana).post("/account/provider/disconnect/", follow=True).content.decode()
+    assert "set a password or a passkey first" in said
+    ana.password = password
+    ana.save()
+    settings.OIDC_ONLY = True
+    client.post("/account/provider/disconnect/")
+    assert SocialAccount.objects.filter(user=ana).exists()
+    settings.OIDC_ONLY = False
+    assert "Disconnect" in client.get("/account/").content.decode()
+    client.post("/account/provider/disconnect/")
+    assert not SocialAccount.objects.filter(user=ana).exists()
+    assert AuditEvent.objects.filter(action="user.provider_disconnected", about=ana).exists()
+    come(new := Client(), provider, "s-20")
+    assert not is_signed_in(new)
+
+
 def test_connecting_needs_a_sign_in_of_just_now(
     ana: User, provider: str, signed_in: Callable[[User], Client]
 ):

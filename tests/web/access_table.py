@@ -136,6 +136,7 @@ ACCOUNTS = [
     page("accounts:sign_in_again", SIGNED_IN, ok=302),  # they have just signed in
     page("accounts:sent_form", SIGNED_IN, ok=302),  # nothing waits
     post("accounts:provider_connect", SIGNED_IN, ok=404),
+    post("accounts:provider_disconnect", SIGNED_IN, ok=404),
     page("accounts:sessions", SIGNED_IN),
     post("accounts:session_end", SIGNED_IN),
     page("accounts:set_up", SIGNED_IN, ok=404, expect=anyone(404)),  # the site has people

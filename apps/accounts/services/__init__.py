@@ -4,6 +4,7 @@ from apps.accounts.services.audit import audit_record
 from apps.accounts.services.audit_export import audit_jsonl
 from apps.accounts.services.claims import (
     claims_apply,
+    provider_disconnect,
     provider_person_create,
     provider_person_take_over,
     provider_record,
@@ -102,6 +103,7 @@ __all__ = [
     "project_delete",
     "project_restore",
     "project_set_up",
+    "provider_disconnect",
     "provider_person_create",
     "provider_person_take_over",
     "provider_record",

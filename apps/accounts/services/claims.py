@@ -127,6 +127,12 @@ def provider_person_take_over(*, user: User) -> None:
     sessions_end(sessions=BrowserSession.objects.filter(user=user), by=None)
 
 
+@transaction.atomic
+def provider_disconnect(*, user: User) -> None:
+    SocialAccount.objects.filter(user=user).delete()
+    provider_record(action="user.provider_disconnected", user=user)
+
+
 def provider_record(*, action: str, user: User | None, **details: Any) -> None:
     audit_record(action=action, actor=user, subject=user or "", details=details)
 
