@@ -128,6 +128,30 @@ if env.flag("DATABASE_POOL"):
     DATABASES["default"]["OPTIONS"] = DATABASES["default"].get("OPTIONS", {}) | {
         "pool": {"min_size": 1, "max_size": 12, "timeout": 10}
     }
+# How long one statement may take, by what runs it; 0: no limit is sent, the server's own holds.
+# Commands have none (migrations, backups, imports by shell); docs/operations.md says why.
+PROCESS = env.process
+STATEMENT_SECONDS = env.number("STATEMENT_SECONDS", 30, low=0, high=3_600)  # of pages and the API
+LONG_STATEMENT_SECONDS = env.number("LONG_STATEMENT_SECONDS", 600, low=0, high=86_400)  # of heavy
+TASK_STATEMENT_SECONDS = env.number("TASK_STATEMENT_SECONDS", 7_200, low=0, high=7 * 86_400)
+LOCK_SECONDS = env.number("LOCK_SECONDS", 15, low=0, high=3_600)  # of pages and the API
+IDLE_TRANSACTION_SECONDS = env.number("IDLE_TRANSACTION_SECONDS", 120, low=0, high=3_600)
+if LONG_STATEMENT_SECONDS and not STATEMENT_SECONDS <= LONG_STATEMENT_SECONDS:
+    raise env.BadEnvironment("LONG_STATEMENT_SECONDS must not be below STATEMENT_SECONDS")
+DATABASES["default"].setdefault("OPTIONS", {}).update(
+    env.session_limits(
+        DATABASES["default"]["OPTIONS"].get("options", ""),
+        **{
+            "web": {
+                "statement_timeout": STATEMENT_SECONDS,
+                "lock_timeout": LOCK_SECONDS,
+                "idle_in_transaction_session_timeout": IDLE_TRANSACTION_SECONDS,
+            },
+            "tasks": {"statement_timeout": TASK_STATEMENT_SECONDS},
+            "command": {},
+        }[PROCESS],
+    )
+)
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 CACHES = {
@@ -279,7 +303,8 @@ SESSION_COOKIE_AGE = 14 * 86_400  # from the sign-in, however busy the session i
 # Requests a minute (apps/common/rates.py); 0 counts nobody.
 API_RATE = env.number("API_RATE", 1_200, low=0, high=1_000_000)  # of one token or session
 API_RATE_UNKNOWN = env.number("API_RATE_UNKNOWN", 60, low=0, high=1_000_000)  # of one address
-HEAVY_RATE = env.number("HEAVY_RATE", 60, low=0, high=100_000)  # exports and reports
+HEAVY_RATE = env.number("HEAVY_RATE", 120, low=0, high=100_000)  # of a person: exports, reports …
+HEAVY_RATE_PROJECT = env.number("HEAVY_RATE_PROJECT", 480, low=0, high=100_000)  # of all in it
 SESSION_IDLE_HOURS = env.number("SESSION_IDLE_HOURS", 24, low=1, high=336)
 MAINTENANCE_LOOK_SECONDS = None if TESTING else 3.0  # None: never; a test counts queries
 CSRF_COOKIE_SECURE = HTTPS

@@ -3,6 +3,7 @@
 import contextlib
 import os
 from collections.abc import Generator, Iterator
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -13,6 +14,7 @@ from hypothesis import settings
 from pytest_django import DjangoDbBlocker
 from xdist.scheduler import LoadScopeScheduling
 
+from apps.common.admission import Admission
 from apps.common.embedded.postgres import APPLICATION, ROLES_SQL, SUPERUSER
 from tests.database import as_superuser, tables_empty
 
@@ -96,6 +98,17 @@ def _patient_flush() -> Generator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_teardown", again)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _downloads_unread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests leave downloads unread, which keep their places until they are closed; those of places
+    set their own."""
+    from apps.common import front
+
+    names = ("served", "others", "per_person", "per_project", "heavy", "heavy_per_project")
+    limits = replace(front.limits, **dict.fromkeys((*names, "files", "files_per_project"), 1_000))
+    monkeypatch.setattr(front, "admission", Admission(limits))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -31,7 +31,7 @@ def _start_servers() -> None:
         "DEBUG",
     ):
         os.environ.pop(name, None)
-    for name in ("API_RATE", "API_RATE_UNKNOWN", "HEAVY_RATE"):
+    for name in ("API_RATE", "API_RATE_UNKNOWN", "HEAVY_RATE", "HEAVY_RATE_PROJECT"):
         os.environ[name] = "0"  # tests ask often; those of the limits set their own
     os.environ["DRILL_FOLDER"] = tempfile.gettempdir()  # drills of tests crash and write files
     os.environ["MODEL_FOLDERS"] = tempfile.gettempdir()

@@ -8,6 +8,7 @@ from apps.common.registry import (
     NavItem,
     SetupStep,
     audit_subjects_add,
+    heavy_add,
     nav_add,
     setup_step_add,
     start_line_add,
@@ -29,6 +30,11 @@ class AccountsConfig(AppConfig):
 
         audit_subjects_add(("invitation",), invitations_named)
         start_line_add(set_up_line)
+        heavy_add(
+            *(f"accounts:project_{name}" for name in ("delete", "export")),
+            *(f"accounts:{name}" for name in ("own_data", "person_data", "person_erase")),
+            *(f"api:{name}" for name in ("project_delete", "audit_log", "site_audit_log")),
+        )
         user_logged_in.connect(session_begins, dispatch_uid="accounts.session_begins")
         signals.authenticator_added.connect(backends.second_factor_added)
         signals.authenticator_removed.connect(backends.second_factor_removed)

@@ -11,6 +11,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+# What this process is, said before settings are read by the module that it begins with
+# (config/wsgi.py, asgi.py, celery.py): "web", "tasks", or "command", which is everything else.
+process = "command"
 
 
 class BadEnvironment(SystemExit):
@@ -154,6 +157,14 @@ def syslog(name: str) -> str:
             f"{name}: {value!r} is none of udp://host:514, tcp://host:601, unix:///dev/log"
         )
     return value
+
+
+def session_limits(options: str, **seconds: int) -> dict[str, str]:
+    """`options` of a connection to PostgreSQL that begins with these time limits, those of 0 left
+    out; what `options` itself says comes later and wins."""
+    said = [f"-c {name}={value}s" for name, value in seconds.items() if value]
+    words = " ".join([*said, options]).strip()
+    return {"options": words} if words else {}
 
 
 def same_server(one: str, other: str) -> bool:
