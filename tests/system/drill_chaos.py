@@ -351,10 +351,15 @@ def one_fault(load: Load, fault: Fault, draw: random.Random) -> Outcome:
     asked(load.resume_failed)
     first = asked(load.progress) or {}
     began = time.monotonic()
-    fault.do(load.site, draw)
+    try:
+        fault.do(load.site, draw)
+        failed = ""
+    except Exception as error:  # the others' turns are worth having
+        failed = f"it could not be done: {type(error).__name__}: {error}"
     over = time.monotonic()
     before = asked(load.progress) or {}
-    missing = wait_until_well(load, over, before, MOST_WELL + (fault.away or load.site.started_in))
+    most = MOST_WELL + (fault.away or load.site.started_in)
+    missing = failed or wait_until_well(load, over, before, most)
     well_at = time.monotonic()
     last = asked(load.progress) or {}
     time.sleep(0.5)
@@ -438,6 +443,7 @@ def silent_parts(site: Site) -> str:
     from redis import RedisError
 
     from apps.common.redis_now import redis_now
+    from tests.workers.supervised import state_of
     from workers.contract import asking, scores
     from workers.contract.wire import alive_key
 
@@ -450,7 +456,7 @@ def silent_parts(site: Site) -> str:
     return ", ".join(
         name
         for name, sign in zip(watched, signs, strict=True)
-        if not sign or not Path(f"/proc/{sign.rpartition(':')[2]}").exists()
+        if not sign or state_of(int(sign.rpartition(":")[2])) in (None, "Z")
     )
 
 
