@@ -22,6 +22,7 @@ from psycopg.errors import DiskFull, LockNotAvailable, QueryCanceled
 
 from apps.common.errors import DomainError, Locked, StatementTooLong, TooLarge, Unavailable
 from apps.common.http import client_address
+from workers.artifacts import StoreUnreachable
 
 logger = logging.getLogger("concord.denied")
 
@@ -80,6 +81,11 @@ def explain(error: Exception) -> DomainError | None:
         return Unavailable(
             gettext("The database does not answer now. Try again in a moment."),
             code="database_unavailable",
+        )
+    if isinstance(error, StoreUnreachable):
+        return Unavailable(
+            gettext("The artifact store does not answer now. Try again in a moment."),
+            code="store_unavailable",
         )
     if isinstance(error, DataError | ValueError) and "NUL (0x00)" in str(error):
         return DomainError(

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import psycopg
 
@@ -23,14 +24,14 @@ from tests.system.a_site import (
     Site,
     Visitor,
     Voters,
-    descendants,
     free_port,
     kill,
     longest_gap,
     temporary_folder,
+    tree,
     wait_for,
 )
-from tests.system.drill_kills import launched, steps_checked, steps_of, still_there, votes_checked
+from tests.system.drill_chaos import launched, run_checked, runs_stopped, votes_checked
 
 PEOPLE, PAIRS = 16, 12_000
 BEFORE, AWAY, AFTER = 15.0, 10.0, 20.0  # seconds
@@ -75,7 +76,7 @@ class Server:
     def kill(self) -> None:
         """With all its processes, as a machine that loses its power."""
         assert self._process is not None
-        for pid in [self._process.pid, *descendants(self._process.pid)]:
+        for pid in tree(self._process.pid):
             kill(pid)
         self._process.wait()
 
@@ -149,10 +150,10 @@ def _played(folder: Path, first: Server, second: Server) -> list[str]:
         "DATABASE_URL": both(first, second, "concord"),
         "DATABASE_OWNER_URL": both(first, second, OWNER),
     }
-    with Site(folder / "var", addresses) as site:
+    with Site(folder / "var", addresses | {"DRILL_FOLDER": str(folder)}) as site:
         site.connect()
-        faults = _lost(site, first, second)
-    if left := still_there(site):
+        faults = _lost(site, folder, first, second)
+    if left := site.still_there():
         faults.append(f"left behind: {left}")
     return faults
 
@@ -163,16 +164,16 @@ def _streams(server: Server) -> bool:
     return bool(row and row[0])
 
 
-def _lost(site: Site, first: Server, second: Server) -> list[str]:
+def _lost(site: Site, folder: Path, first: Server, second: Server) -> list[str]:
     from benchmarks.load import projects
 
     made = projects.project_make("drill", pairs=PAIRS, annotators=PEOPLE)
-    run = launched(made.project)
+    run = launched(made.project, folder, 1)
     with (
         Voters(site.url, "drill", projects.tokens(made.annotators)) as voters,
         Visitor(site.url) as visitor,
     ):
-        wait_for(lambda: steps_of(run) > 20, 120, "the run's first steps")
+        wait_for(lambda: _step(run) > 20, 120, "the run's first steps")
         time.sleep(BEFORE)
         before = len(voters.acknowledged)
         killed = time.monotonic()
@@ -196,10 +197,16 @@ def _lost(site: Site, first: Server, second: Server) -> list[str]:
         f"votes again {again:.1f} s after that (away for {gap:.1f} s in all), pages away for "
         f"{pages:.1f} s, every part well {well:.1f} s after the first vote"
     )
-    faults = votes_checked(made.project, voters) + steps_checked(run)
+    faults = votes_checked(made.project, voters)
+    faults += [*runs_stopped([run]), *run_checked(run, 1, folder)]
     if again > MOST_AFTER_PROMOTION:
         faults.append(f"no vote for {again:.1f} s after the promotion")
     return faults
+
+
+def _step(run: Any) -> int:
+    run.refresh_from_db(fields=["step"])
+    return run.step
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The supervisor over a real Redis and a real child: every end has a name, and comes in time."""
 
+import errno
 import json
 import os
 import secrets
@@ -15,6 +16,7 @@ import pytest
 
 from tests.workers.attempt import ROOT
 from tests.workers.supervised import FOR_EVER, Unstalled, Web, lives, state_of, trainers, until
+from workers.artifacts import StoreUnreachable
 from workers.contract import Limits, wire
 from workers.contract.events import RecipeError
 from workers.models.loading import named_model
@@ -270,6 +272,48 @@ def test_a_fault_of_the_supervisor_itself_ends_the_trainer_and_is_reported(
     assert (web.last.kind, web.last.fault) == ("worker_error", "bug")
     assert "a bug" in web.last.message
     assert trainers(tmp_path) == []
+
+
+def test_a_store_that_is_away_is_waited_for_before_a_trainer_is_started(
+    supervise: Any, web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "artifacts").touch()
+    held = []
+
+    def renew(lease: Lease) -> str:
+        held.append(trainers(tmp_path))
+        if len(held) == 3:
+            (tmp_path / "artifacts").unlink()
+        return renew_truly(lease)
+
+    renew_truly = Lease.renew
+    monkeypatch.setattr(Lease, "renew", renew)
+    became, _ = supervise({"steps": 3, "step_seconds": 0})
+    assert (became, web.kinds[-1]) == ("done", "Finished")
+    assert held[:3] == [[], [], []], "the lease was kept meanwhile"
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "retryable"),
+    [(errno.ENOSPC, "disk_full", False), (errno.EIO, "store_unreachable", True)],
+)
+def test_a_disk_that_fails_the_supervisor_is_the_machines_fault(
+    supervise: Any,
+    web: Web,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    kind: str,
+    retryable: bool,
+) -> None:
+    def fail(*_: Any) -> None:
+        if number == errno.EIO:
+            raise StoreUnreachable("the artifact store failed")
+        raise OSError(number, "No space left on device")
+
+    monkeypatch.setattr(Supervisor, "_train", fail)
+    supervise(FOR_EVER)
+    assert (web.last.kind, web.last.fault) == (kind, "machine")
+    assert web.last.retryable == retryable
 
 
 SUPERVISE = """
