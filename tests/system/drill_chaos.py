@@ -564,8 +564,11 @@ def work_ended(load: Load) -> None:
 
 
 def votes_checked(project: Any, voters: Voters) -> list[str]:
+    from django.db import connection
+
     from apps.labeling.models import Vote
 
+    connection.close()  # the server may have restarted since it was opened
     rows = Vote.objects.filter(project=project, is_current=True)
     fields = ("pk", "slot_id", "annotator_id", "comparison_id")
     stored = [checks.StoredVote(*row) for row in rows.values_list(*fields)]
