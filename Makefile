@@ -53,11 +53,12 @@ test-trl: $(STAMP) ## the training tests on another release of TRL: make test-tr
 test-spread: $(STAMP) $(FUZZER) ## tests that train, drive Chromium, start Ray actors, servers or workers apart
 	$(BIN)/python -m pytest -n auto --no-loadscope-reorder -m "spread and not long" --durations 25
 
-test-system: $(STAMP) $(FUZZER) $(NOTEBOOKS) ## the long tests; kill every part, also in every step of a round, fill the disk, fuzz the API, upload hostile files, run the notebooks; about an hour
+test-system: $(STAMP) $(FUZZER) $(NOTEBOOKS) ## the long tests; five minutes of faults in every part, a kill of each in every step of a round, fuzz the API, upload hostile files, run the notebooks; about an hour
 	$(BIN)/python -m pytest -n auto --no-loadscope-reorder -m long
-	$(BIN)/python -m tests.system.drill_kills
+	$(BIN)/python -m tests.system.drill_chaos
 	$(BIN)/python -m tests.system.drill_rounds
 	$(BIN)/python -m tests.system.drill_load
+	$(BIN)/python -m tests.system.drill_failover
 	$(BIN)/python -m tests.system.drill_uploads
 	$(BIN)/python -m tests.system.drill_api .venv-fuzz/bin/schemathesis
 	$(BIN)/python -m tests.system.drill_notebooks .venv-notebooks/bin

@@ -20,6 +20,7 @@ def site(*, port: int | None = None) -> Iterator[Path]:
     for name in (
         "DATABASE_URL",
         "DATABASE_OWNER_URL",
+        "DATABASE_DIRECT_URL",
         "REDIS_URL",
         "CACHE_URL",
         "ARTIFACTS_URL",
@@ -30,7 +31,8 @@ def site(*, port: int | None = None) -> Iterator[Path]:
     os.environ |= {"VAR_DIR": str(folder), "DJANGO_SETTINGS_MODULE": "config.settings"}
     os.environ["LOG_LEVEL"] = "ERROR"
     # Counted as anywhere, and more than those who vote without pause ask.
-    os.environ |= {"API_RATE": "1000000", "API_RATE_UNKNOWN": "1000000", "HEAVY_RATE": "100000"}
+    os.environ |= {"API_RATE": "1000000", "API_RATE_UNKNOWN": "1000000"}
+    os.environ |= {"HEAVY_RATE": "100000", "HEAVY_RATE_PROJECT": "100000"}
     if port is not None:
         os.environ["PORT"] = str(port)
     from apps.common import embedded

@@ -9,7 +9,10 @@ import resource
 
 from django.core.wsgi import get_wsgi_application
 
+from apps.common import environment
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+environment.process = "web"
 get_wsgi_application()  # loads the apps
 
 from django.conf import settings  # noqa: E402

@@ -10,12 +10,14 @@ import os
 from celery import Celery
 from kombu import Exchange, Queue
 
+from apps.common import environment
 from workers import logs
 from workers.alive import announce
 from workers.contract import wire
 from workers.contract.broker import broker_settings
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+environment.process = "tasks"
 # A connection of its own for each batch of events would cost PostgreSQL more than the batch.
 os.environ.setdefault("DATABASE_KEEP_SECONDS", "600")
 

@@ -50,6 +50,7 @@ INSTALLED_APPS = [
     "allauth.socialaccount.providers.openid_connect",
     "csp",
     "django_htmx",
+    "django_scim",
     "apps.common",
     "apps.accounts",
     "apps.labeling",
@@ -127,6 +128,30 @@ if env.flag("DATABASE_POOL"):
     DATABASES["default"]["OPTIONS"] = DATABASES["default"].get("OPTIONS", {}) | {
         "pool": {"min_size": 1, "max_size": 12, "timeout": 10}
     }
+# How long one statement may take, by what runs it; 0: no limit is sent, the server's own holds.
+# Commands have none (migrations, backups, imports by shell); docs/operations.md says why.
+PROCESS = env.process
+STATEMENT_SECONDS = env.number("STATEMENT_SECONDS", 30, low=0, high=3_600)  # of pages and the API
+LONG_STATEMENT_SECONDS = env.number("LONG_STATEMENT_SECONDS", 600, low=0, high=86_400)  # of heavy
+TASK_STATEMENT_SECONDS = env.number("TASK_STATEMENT_SECONDS", 7_200, low=0, high=7 * 86_400)
+LOCK_SECONDS = env.number("LOCK_SECONDS", 15, low=0, high=3_600)  # of pages and the API
+IDLE_TRANSACTION_SECONDS = env.number("IDLE_TRANSACTION_SECONDS", 120, low=0, high=3_600)
+if LONG_STATEMENT_SECONDS and not STATEMENT_SECONDS <= LONG_STATEMENT_SECONDS:
+    raise env.BadEnvironment("LONG_STATEMENT_SECONDS must not be below STATEMENT_SECONDS")
+DATABASES["default"].setdefault("OPTIONS", {}).update(
+    env.session_limits(
+        DATABASES["default"]["OPTIONS"].get("options", ""),
+        **{
+            "web": {
+                "statement_timeout": STATEMENT_SECONDS,
+                "lock_timeout": LOCK_SECONDS,
+                "idle_in_transaction_session_timeout": IDLE_TRANSACTION_SECONDS,
+            },
+            "tasks": {"statement_timeout": TASK_STATEMENT_SECONDS},
+            "command": {},
+        }[PROCESS],
+    )
+)
 # Where DATABASE_URL is that of a PgBouncer in transaction mode: the database itself, for this role.
 DATABASE_DIRECT_URL = env.text("DATABASE_DIRECT_URL")
 if DATABASE_DIRECT_URL:
@@ -199,6 +224,20 @@ OIDC_CLIENT_ID = env.text("OIDC_CLIENT_ID")
 OIDC_CLIENT_SECRET = env.text("OIDC_CLIENT_SECRET")
 OIDC_NAME = env.text("OIDC_NAME", "single sign-on")
 OIDC_ROLES = env.claim_rules("OIDC_ROLES")
+# Bearer token of the organisation's directory, which makes, changes and takes away people (SCIM).
+SCIM_TOKEN = env.token("SCIM_TOKEN", least=32)
+SCIM_SERVICE_PROVIDER = {
+    "SCHEME": SITE_URL.partition("://")[0],
+    "NETLOC": SITE_URL.partition("://")[2].partition("/")[0],
+    "USER_ADAPTER": "apps.accounts.scim.people.Person",
+    "USER_FILTER_PARSER": "apps.accounts.scim.filters.PersonFilter",
+    "AUTH_CHECK_MIDDLEWARE": "apps.accounts.scim.gate.TokenCheck",
+    "SERVICE_PROVIDER_CONFIG_MODEL": "apps.accounts.scim.service.Abilities",
+    "GET_EXTRA_MODEL_FILTER_KWARGS_GETTER": "apps.accounts.scim.gate.visible",
+    "AUTHENTICATION_SCHEMES": [
+        {"type": "oauthbearertoken", "name": "Bearer token", "description": "SCIM_TOKEN"}
+    ],
+}
 OIDC_LINK_BY_EMAIL = env.flag("OIDC_LINK_BY_EMAIL")
 OIDC_ONLY = env.flag("OIDC_ONLY")
 if OIDC_ISSUER and not OIDC_CLIENT_ID:
@@ -274,7 +313,8 @@ SESSION_COOKIE_AGE = 14 * 86_400  # from the sign-in, however busy the session i
 # Requests a minute (apps/common/rates.py); 0 counts nobody.
 API_RATE = env.number("API_RATE", 1_200, low=0, high=1_000_000)  # of one token or session
 API_RATE_UNKNOWN = env.number("API_RATE_UNKNOWN", 60, low=0, high=1_000_000)  # of one address
-HEAVY_RATE = env.number("HEAVY_RATE", 60, low=0, high=100_000)  # exports and reports
+HEAVY_RATE = env.number("HEAVY_RATE", 120, low=0, high=100_000)  # of a person: exports, reports …
+HEAVY_RATE_PROJECT = env.number("HEAVY_RATE_PROJECT", 480, low=0, high=100_000)  # of all in it
 SESSION_IDLE_HOURS = env.number("SESSION_IDLE_HOURS", 24, low=1, high=336)
 MAINTENANCE_LOOK_SECONDS = None if TESTING else 3.0  # None: never; a test counts queries
 CSRF_COOKIE_SECURE = HTTPS
@@ -328,6 +368,11 @@ RUN_GRACE_SECONDS = env.number("RUN_GRACE_SECONDS", 20, low=1, high=3600)
 RUN_STOP_SECONDS = env.number("RUN_STOP_SECONDS", 900, low=1, high=86_400)
 # Wall clock of one attempt.
 RUN_MAX_SECONDS = env.number("RUN_MAX_SECONDS", 86_400, low=1, high=30 * 86_400)
+
+# The most that any project gets, whatever its own admins set; 0: no limit of the site.
+PROJECT_SPACE_GB = env.number("PROJECT_SPACE_GB", 0, low=0, high=10**9)
+PROJECT_GPU_HOURS = env.number("PROJECT_GPU_HOURS", 0, low=0, high=10**7)
+PROJECT_VOTES = env.number("PROJECT_VOTES", 0, low=0, high=10**9)
 
 # Runs that ended so many days ago keep so many points of each metric, its extremes; 0 days: all.
 METRICS_KEEP_DAYS = env.number("METRICS_KEEP_DAYS", 90, low=0, high=36_500)

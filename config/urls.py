@@ -29,6 +29,7 @@ urlpatterns = [
     path("", include("apps.accounts.urls")),
     path("", include(allauth_urls)),
     path("api/v1/", api_urls),
+    path("api/scim/v2/", include("apps.accounts.scim.urls")),
     path("admin/", admin.site.urls),
     # Apps in pipeline order; each names its own pages below `p/<slug>/`.
     path("p/", include("apps.labeling.urls")),

@@ -5,7 +5,10 @@ import os
 from django.core.wsgi import get_wsgi_application
 from django.urls import reverse
 
+from apps.common import environment
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+environment.process = "web"
 application = get_wsgi_application()
 # Every view is imported now, before this process listens: otherwise its first visitors wait for it.
 reverse("home")

@@ -1,9 +1,12 @@
 """Fixtures of the whole suite. The servers come from `tests.servers`, loaded earlier."""
 
 import contextlib
-from collections.abc import Generator
+import os
+from collections.abc import Generator, Iterator
+from dataclasses import replace
 from typing import Any
 
+import psycopg
 import pytest
 from django.db import OperationalError, connection
 from django.test import TransactionTestCase
@@ -11,6 +14,7 @@ from hypothesis import settings
 from pytest_django import DjangoDbBlocker
 from xdist.scheduler import LoadScopeScheduling
 
+from apps.common.admission import Admission
 from apps.common.embedded.postgres import APPLICATION, ROLES_SQL, SUPERUSER
 from tests.database import as_superuser, tables_empty
 
@@ -63,13 +67,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Together:
 
 
 @pytest.fixture(scope="session")
-def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> None:
-    """Once the tables are there, every new connection has the application's rights and no more."""
+def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """Once the tables are there, every new connection has the application's rights and no more. In
+    the end no thread of a server that a test left at work keeps the database from being dropped."""
     with django_db_blocker.unblock(), connection.cursor() as cursor:
         cursor.execute(ROLES_SQL.read_text())
         name = connection.ops.quote_name(connection.settings_dict["NAME"])
         cursor.execute(f"alter role {SUPERUSER} in database {name} set role = {APPLICATION}")
         connection.close()
+        database = connection.settings_dict["NAME"]
+    yield
+    with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as superuser:
+        superuser.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s", [database]
+        )
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -87,6 +98,17 @@ def _patient_flush() -> Generator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_teardown", again)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _downloads_unread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests leave downloads unread, which keep their places until they are closed; those of places
+    set their own."""
+    from apps.common import front
+
+    names = ("served", "others", "per_person", "per_project", "heavy", "heavy_per_project")
+    limits = replace(front.limits, **dict.fromkeys((*names, "files", "files_per_project"), 1_000))
+    monkeypatch.setattr(front, "admission", Admission(limits))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

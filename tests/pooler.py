@@ -33,7 +33,8 @@ def pgbouncer(server: str) -> Iterator[str]:
         f"[databases]\n* = host={server}\n"
         f"[pgbouncer]\nlisten_addr =\nlisten_port = {PORT}\nunix_socket_dir = {folder}\n"
         f"auth_type = trust\nauth_file = {folder}/users\npool_mode = transaction\n"
-        f"default_pool_size = {CONNECTIONS}\nmax_client_conn = 200\nclient_login_timeout = 20\nlogfile = {folder}/log\n"
+        f"default_pool_size = {CONNECTIONS}\nmax_client_conn = 200\nclient_login_timeout = 20\n"
+        f"logfile = {folder}/log\n"
     )
     as_owner: dict[str, int] = {}
     if os.geteuid() == 0:  # it refuses to run as root

@@ -24,6 +24,7 @@ def _start_servers() -> None:
     for name in (
         "DATABASE_URL",
         "DATABASE_OWNER_URL",
+        "DATABASE_DIRECT_URL",
         "REDIS_URL",
         "CACHE_URL",
         "ARTIFACTS_URL",
@@ -31,7 +32,7 @@ def _start_servers() -> None:
         "DEBUG",
     ):
         os.environ.pop(name, None)
-    for name in ("API_RATE", "API_RATE_UNKNOWN", "HEAVY_RATE"):
+    for name in ("API_RATE", "API_RATE_UNKNOWN", "HEAVY_RATE", "HEAVY_RATE_PROJECT"):
         os.environ[name] = "0"  # tests ask often; those of the limits set their own
     os.environ["DRILL_FOLDER"] = tempfile.gettempdir()  # drills of tests crash and write files
     os.environ["MODEL_FOLDERS"] = tempfile.gettempdir()
@@ -44,11 +45,22 @@ def _start_servers() -> None:
     _stack.callback(shutil.rmtree, folder, ignore_errors=True)
     # Callbacks run last-in first-out: the servers stop, then the folder goes.
     _stack.enter_context(embedded.servers())
+    _stack.callback(_last_words, folder)
     # The suite makes databases and empties tables; `tests/conftest.py` lets the tests themselves
     # have no more rights than the application has.
     os.environ["DATABASE_URL"] = embedded.postgres_url(folder, embedded.SUPERUSER)
     _trust_the_machine(os.environ["DATABASE_URL"])
     del os.environ["DATABASE_OWNER_URL"]
+
+
+def _last_words(folder: Path) -> None:
+    """Of a server that ended before the tests did: its folder is about to go."""
+    from apps.common import embedded
+
+    if not embedded.postgres_runs(folder):
+        lines = (folder / "postgres" / "log").read_text(errors="replace").splitlines()
+        said = [f"PostgreSQL has ended early (mode of its folder {folder.stat().st_mode:o}):"]
+        sys.stderr.write("\n".join([*said, *lines[-40:], ""]))
 
 
 def _trust_the_machine(url: str) -> None:

@@ -12,12 +12,12 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import fsspec
 
@@ -92,12 +92,18 @@ def _size(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
+T = TypeVar("T")
 MANIFEST = "manifest.json"
 AT_ONCE = 4  # files of a tree under way
 PART = 16 << 20  # bytes of one part of an upload, held in memory
 PARTIAL = ".part-"  # in the name of a file that is being written
 _BLOCK = 1 << 20
 _DISK = (errno.ENOSPC, errno.EDQUOT)
+# What a folder says that is there no more: of a network, of a disk that fails or was taken away.
+_GONE = {
+    *(errno.EIO, errno.ESTALE, errno.ENXIO, errno.ENODEV, errno.ENOTCONN, errno.ETIMEDOUT),
+    *(errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.EROFS, errno.EACCES, errno.EPERM),
+}
 _OBJECTS = {"s3", "s3a", "gs", "gcs", "abfs", "az"}  # stores that know no folders
 
 
@@ -111,6 +117,19 @@ class ArtifactMissing(ArtifactError):
 
 class StoreUnreachable(ArtifactError):
     """The store does not answer, or refuses us: nothing is said about the content."""
+
+
+PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0, 15.0, 15.0)  # seconds: a minute in all
+
+
+def patiently(call: Callable[[], T]) -> T:
+    """What `call` returns, also when the store is away for less than a minute meanwhile."""
+    for pause in PAUSES:
+        try:
+            return call()
+        except StoreUnreachable:
+            time.sleep(pause)
+    return call()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +148,8 @@ def _checked(relative: str) -> str:
 
 
 class Store:
-    """Reads and writes below one root. Raises `ArtifactError`, of a store elsewhere also
-    `StoreUnreachable`."""
+    """Reads and writes below one root. Raises `ArtifactError`, and `StoreUnreachable` where that
+    root cannot be reached."""
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
@@ -163,7 +182,13 @@ class Store:
 
     def exists(self, relative: str) -> bool:
         with self._clear(relative):
-            return self._fs.exists(self._at(relative))
+            if not self.is_local:
+                return self._fs.exists(self._at(relative))
+            try:
+                Path(self._at(relative)).stat()  # fsspec's answer hides why it is not there
+            except FileNotFoundError:
+                return False
+            return True
 
     def size(self, relative: str) -> int:
         """Bytes of a file."""
@@ -273,16 +298,19 @@ class Store:
                 file.close()
             return
         path = Path(self._at(relative))
-        path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(f"{path.name}{PARTIAL}{os.getpid()}-{os.urandom(4).hex()}")
+        with self._clear(relative, writes=True):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = part.open("wb")
         try:
-            with part.open("wb") as file:
+            with file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
             part.replace(path)
         except BaseException:
-            part.unlink(missing_ok=True)
+            with suppress(OSError):
+                part.unlink()
             raise
 
     def delete_partial(self, *, older_than: float) -> None:
@@ -300,10 +328,9 @@ class Store:
             self._fs.rm_file(self._at(relative))
 
     def delete_tree(self, relative: str) -> None:
-        path = self._at(relative)
         with self._clear(relative, writes=True):
-            if self._fs.exists(path):
-                self._fs.rm(path, recursive=True)
+            if self.exists(relative):
+                self._fs.rm(self._at(relative), recursive=True)
 
     def put_file(self, local: Path, relative: str) -> str:
         """Copy a local file into the store; returns the SHA-256 of what was copied."""
@@ -376,7 +403,7 @@ class Store:
         """
         if self.is_local:
             path = Path(self._at(relative))
-            if not path.exists():
+            if not self.exists(relative):
                 raise ArtifactMissing(f"artifact '{relative}' is missing")
             if file_sha256(path) != sha256:
                 raise _damaged(relative)
@@ -426,9 +453,17 @@ class Store:
             raise self._unreachable(relative, error) from error
         except Exception as error:
             full = isinstance(error, OSError) and error.errno in _DISK
-            if self.is_local or full or not _of_a_store(error):
+            reached = self._is_there(error) if self.is_local else not _of_a_store(error)
+            if full or reached:
                 raise
             raise self._unreachable(relative, error) from error
+
+    def _is_there(self, error: Exception) -> bool:
+        """Whether a store on this machine's disk is reached, going by what it raised. Where its
+        root is no folder, something that is mounted there is gone."""
+        if isinstance(error, NotADirectoryError | FileExistsError):
+            return Path(self._root).is_dir() or not os.path.lexists(self._root)
+        return not (isinstance(error, OSError) and error.errno in _GONE)
 
     def _unreachable(self, relative: str, error: Exception) -> StoreUnreachable:
         what = " ".join(str(error).split())[:300] or type(error).__name__

@@ -10,11 +10,12 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from workers import ranks
-from workers.artifacts import ArtifactError, Store, StoreUnreachable, cache_folder
+from workers.artifacts import ArtifactError, Store, StoreUnreachable, cache_folder, patiently
 from workers.contract.events import (
     ArtifactSaved,
     CheckpointSaved,
@@ -222,8 +223,10 @@ class RunContext:
 
     def _tree(self, uri: str, sha256: str, what: str, *, with_state: bool = True) -> Path:
         try:
-            return self.store.get_tree(
-                uri, sha256=sha256, cache=cache_folder(), with_state=with_state
+            return patiently(
+                lambda: self.store.get_tree(
+                    uri, sha256=sha256, cache=cache_folder(), with_state=with_state
+                )
             )
         except StoreUnreachable:
             raise
@@ -245,7 +248,7 @@ class RunContext:
             return
         beside = "failed" in tags and step in self._saved
         uri = f"{self.spec.folder}/checkpoints/step-{step}" + ("-failed" if beside else "")
-        sha256, size = self.store.put_tree(folder, uri)
+        sha256, size = patiently(lambda: self.store.put_tree(folder, uri))
         self.emit(
             CheckpointSaved(
                 step=step,
@@ -266,7 +269,8 @@ class RunContext:
                 self._saved[step] = [tag for tag in held if tag not in tags or tag == "failed"]
         recent = sorted(self._saved)[-KEPT_CHECKPOINTS:]
         for step in [s for s, held in self._saved.items() if not held and s not in recent]:
-            self.store.delete_tree(f"{self.spec.folder}/checkpoints/step-{step}")
+            tree = f"{self.spec.folder}/checkpoints/step-{step}"
+            patiently(partial(self.store.delete_tree, tree))
             del self._saved[step]
 
     def save_artifact(
@@ -282,7 +286,7 @@ class RunContext:
         name = name or path.name
         uri = "/".join(filter(None, (self.spec.folder, "artifacts", place, name)))
         if self.writer is not None:
-            sha256 = self.store.put_file(path, uri)
+            sha256 = patiently(lambda: self.store.put_file(path, uri))
             self.emit(ArtifactSaved(name, uri, sha256, path.stat().st_size, media_type))
         return uri
 

@@ -4,11 +4,16 @@
     torchrun     torch.distributed.run on this machine, a rank per GPU
     accelerate   `accelerate launch` with the layout's shipped configuration
 
+Where `TRAINER_TEMPLATE` of the worker names a scheduler's command (Slurm's srun, kubectl), that
+starts all of it on a machine of the cluster; it hands on standard input, by which the trainer
+notices the end of its supervisor, and ends with the trainer's status.
+
 The recipes set up the layout themselves, so the two launchers of ranks give the same run. On a
 machine without a GPU the ranks meet over gloo, on the loopback interface.
 """
 
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -27,6 +32,8 @@ from workers.contract.jobs import (
 )
 from workers.contract.wire import QUEUE_CPU, QUEUE_SHORT
 from workers.layouts.arguments import accelerate_config
+
+TEMPLATE = "TRAINER_TEMPLATE"
 
 
 class CannotStart(Exception):
@@ -51,7 +58,7 @@ def _torchrun(spec: JobSpec, here: Machine) -> list[str]:
 
 
 def _accelerate(spec: JobSpec, here: Machine) -> list[str]:
-    processes = str(wanted_processes(spec) or len(here.gpus))
+    processes = str(wanted_processes(spec) or len(here.gpus) or 1)
     config = ["--config_file", str(accelerate_config(spec.layout))]
     return ["accelerate.commands.launch", *config, "--num_processes", processes, "-m"]
 
@@ -82,19 +89,64 @@ def trainer_argv(
                 f"launcher '{spec.launcher}' is none of {known}",
             )
         )
-    _check(spec, here)
+    template = _template()
+    if template is None:
+        _check(spec, here)
     train = ["workers.train", str(job), "--workdir", str(workdir), "--lifeline"]
     if spec.launcher == PLAIN:
-        return [sys.executable, "-m", *train, str(silence_s)]
-    watch = ["workers.launch_ranks", str(workdir), str(silence_s)]
-    return [sys.executable, "-m", *watch, *_LAUNCHERS[spec.launcher](spec, here), *train, "0"]
+        argv = [sys.executable, "-m", *train, str(silence_s)]
+    else:
+        watch = ["workers.launch_ranks", str(workdir), str(silence_s)]
+        argv = [sys.executable, "-m", *watch, *_LAUNCHERS[spec.launcher](spec, here), *train, "0"]
+    return argv if template is None else _filled(template, spec, workdir, argv)
+
+
+_COMMAND = "{command}"
+
+
+def _template() -> list[str] | None:
+    """The words of TRAINER_TEMPLATE; None where it is not set. Raises `CannotStart`."""
+    text = os.environ.get(TEMPLATE, "").strip()
+    if not text:
+        return None
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise _bad_template(text, str(error)) from error
+    if words.count(_COMMAND) != 1:
+        raise _bad_template(text, f"it needs {_COMMAND} once, as a word of its own")
+    return words
+
+
+def _filled(words: list[str], spec: JobSpec, workdir: Path, argv: list[str]) -> list[str]:
+    """`{command}` becomes the trainer's words; of the others each stays one, whatever is put in."""
+    values = {
+        "run": spec.run,
+        "attempt": spec.attempt,
+        "queue": spec.queue,
+        "processes": wanted_processes(spec) or 1,
+        "workdir": workdir,
+    }
+    filled: list[str] = []
+    for word in words:
+        try:
+            filled += argv if word == _COMMAND else [word.format_map(values)]
+        except (KeyError, ValueError, IndexError, AttributeError) as error:
+            known = ", ".join(f"{{{name}}}" for name in ("command", *values))
+            raise _bad_template(word, f"what stands in braces is one of {known}") from error
+    return filled
+
+
+def _bad_template(text: str, why: str) -> CannotStart:
+    words = f"{TEMPLATE} of this worker, '{text}', cannot be used: {why}."
+    return CannotStart(Failed("bad_setting", Fault.MACHINE, words))
 
 
 def rank_environment(spec: JobSpec, here: Machine) -> dict[str, str]:
     """Variables that the ranks of `spec` need beyond the worker's own; one process needs none.
 
     A variable that is set for the worker is left as it is."""
-    if spec.launcher == PLAIN:
+    if spec.launcher == PLAIN or os.environ.get(TEMPLATE, "").strip():
         return {}
     wanted = {"GLOO_SOCKET_IFNAME": "lo"}  # one machine: nothing leaves it
     if not here.gpus:  # `accelerate` told to use processors would leave DeepSpeed out
@@ -103,9 +155,9 @@ def rank_environment(spec: JobSpec, here: Machine) -> dict[str, str]:
 
 
 def hears_signals(spec: JobSpec) -> bool:
-    """Whether SIGTERM reaches the trainer itself. A launcher would end its ranks instead; they
-    find a command by looking for the control file."""
-    return spec.launcher == PLAIN
+    """Whether SIGTERM reaches the trainer itself. A launcher would end its ranks instead, and a
+    scheduler's command the job; they find a command by looking for the control file."""
+    return spec.launcher == PLAIN and not os.environ.get(TEMPLATE, "").strip()
 
 
 def wanted_processes(spec: JobSpec) -> int:

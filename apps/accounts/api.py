@@ -9,7 +9,7 @@ from django.urls import reverse
 from ninja import Field, Query, Router, Schema, Status
 
 from apps.accounts import screens, selectors, services
-from apps.accounts.api_auth import needs
+from apps.accounts.api_auth import fresh_sign_in_demand, needs
 from apps.accounts.models import Invitation, Membership, Project, Role, User
 from apps.accounts.permissions import ADMIN, READERS, project_for
 from apps.accounts.services.invitations import MAX_DAYS
@@ -258,11 +258,9 @@ def site_audit_log(
     """For administrators of the site. `manage.py audit_verify --file` checks what is sent."""
     if not request.user.is_superuser:
         raise Refused("This is for administrators of the site.")
-    return download_response(
-        Export(
-            "audit-log.jsonl", MEDIA["jsonl"], services.audit_jsonl(by=request.user, after=after)
-        )
-    )
+    fresh_sign_in_demand(request, reads=True)
+    lines = services.audit_jsonl(by=request.user, after=after)
+    return download_response(Export("audit-log.jsonl", MEDIA["jsonl"], lines))
 
 
 @router.get(

@@ -20,14 +20,12 @@ from ninja.utils import check_csrf
 
 from apps.accounts.identity import token_get
 from apps.accounts.models import SCOPES, ApiToken, User, token_sha256
-from apps.accounts.reauthentication import is_fresh
-from apps.accounts.selectors import needs_second_factor
+from apps.accounts.reauthentication import is_fresh, lacks_second_factor
 from apps.common import rates
 from apps.common.errors import Refused
 
 # A token used a thousand times a minute need not write a row each time.
 LAST_USED_EVERY = timedelta(minutes=1)
-SECOND_FACTOR_ELSEWHERE = "second_factor_elsewhere"  # of the session: the provider asked for one
 
 
 class TokenAuth(HttpBearer):
@@ -92,18 +90,11 @@ class BrowserAuth(APIKeyCookie):
         return request.user
 
 
-def lacks_second_factor(request: HttpRequest) -> bool:
-    """Whether the person of this session has to set one up first. The provider's own one counts in
-    the session that began with it."""
-    if not settings.REQUIRE_SECOND_FACTOR or request.session.get(SECOND_FACTOR_ELSEWHERE):
-        return False
-    return request.user.is_authenticated and needs_second_factor(request.user)
-
-
-def fresh_sign_in_demand(request: HttpRequest) -> None:
-    """Raises `Refused` where a browser decides something with a sign-in of long ago."""
+def fresh_sign_in_demand(request: HttpRequest, *, reads: bool = False) -> None:
+    """Raises `Refused` where a browser decides something with a sign-in of long ago; `reads`: also
+    where it only reads."""
     by_session = request.session.get(SESSION_KEY) == str(request.user.pk)
-    if by_session and request.method not in {"GET", "HEAD"} and not is_fresh(request):
+    if by_session and (reads or request.method not in {"GET", "HEAD"}) and not is_fresh(request):
         where = reverse("accounts:sign_in_again")
         raise Refused(f"Confirm that it is you at {where} first.", code="sign_in_again")
 

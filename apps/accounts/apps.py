@@ -8,6 +8,7 @@ from apps.common.registry import (
     NavItem,
     SetupStep,
     audit_subjects_add,
+    heavy_add,
     nav_add,
     setup_step_add,
     start_line_add,
@@ -29,6 +30,11 @@ class AccountsConfig(AppConfig):
 
         audit_subjects_add(("invitation",), invitations_named)
         start_line_add(set_up_line)
+        heavy_add(
+            *(f"accounts:project_{name}" for name in ("delete", "export")),
+            *(f"accounts:{name}" for name in ("own_data", "person_data", "person_erase")),
+            *(f"api:{name}" for name in ("project_delete", "audit_log", "site_audit_log")),
+        )
         user_logged_in.connect(session_begins, dispatch_uid="accounts.session_begins")
         signals.authenticator_added.connect(backends.second_factor_added)
         signals.authenticator_removed.connect(backends.second_factor_removed)
@@ -39,7 +45,8 @@ class AccountsConfig(AppConfig):
             *("account_reset_password_from_key", "accounts:sign_in", "accounts:sign_out"),
             *(f"accounts:{name}" for name in ("invitation", "projects", "project", "account")),
             *(f"accounts:{name}" for name in ("profile", "theme", "password")),
-            *(f"accounts:{name}" for name in ("sign_in_again", "sent_form", "provider_connect")),
+            *(f"accounts:{name}" for name in ("sign_in_again", "sent_form")),
+            *(f"accounts:provider_{name}" for name in ("connect", "disconnect")),
             *(f"accounts:{name}" for name in ("sessions", "session_end")),
             *("openid_connect_login", "openid_connect_callback", "mfa_authenticate"),
             *(f"mfa_{name}" for name in ("index", "activate_totp", "deactivate_totp")),

@@ -19,10 +19,9 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from apps.accounts import identity, services, throttle
-from apps.accounts.api_auth import SECOND_FACTOR_ELSEWHERE
 from apps.accounts.models import User
 from apps.accounts.oidc import asked_second_factor, signed_in_at
-from apps.accounts.reauthentication import fresh_sign_in_note
+from apps.accounts.reauthentication import SECOND_FACTOR_ELSEWHERE, fresh_sign_in_note
 from apps.accounts.selectors import person_named
 from apps.common.errors import Unavailable
 from apps.common.http import client_address
@@ -101,7 +100,8 @@ class AccountAdapter(DefaultAccountAdapter):
         response: HttpResponse = super().post_login(request, user, **how)
         sociallogin = (how.get("signal_kwargs") or {}).get("sociallogin")
         if sociallogin is not None:
-            fresh_sign_in_note(request, signed_in_at(sociallogin))
+            # Who is signed in there already comes through without a question: not known, not fresh.
+            fresh_sign_in_note(request, signed_in_at(sociallogin) or 0)
             if asked_second_factor(sociallogin):
                 request.session[SECOND_FACTOR_ELSEWHERE] = True
         signed_in(request, response)

@@ -19,10 +19,9 @@ from django.utils.translation import gettext
 from django_htmx.http import HttpResponseClientRedirect
 
 from apps.accounts import services
-from apps.accounts.api_auth import lacks_second_factor
 from apps.accounts.models import Maintenance, Project, User
 from apps.accounts.permissions import OUTSIDER
-from apps.accounts.reauthentication import fresh_sign_in_note
+from apps.accounts.reauthentication import fresh_sign_in_note, lacks_second_factor
 from apps.accounts.selectors import maintenance_now
 from apps.common.errors import Unavailable
 from apps.common.http import client_address

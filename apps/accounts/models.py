@@ -42,6 +42,16 @@ class User(AbstractUser):
     )
     erasure_asked_at = models.DateTimeField(null=True, blank=True, help_text="by the person")
     erased_at = models.DateTimeField(null=True, blank=True, help_text="their data are gone")
+    scim_external_id = models.CharField(
+        max_length=254,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="by which the directory that made the account knows it",
+    )
+    deprovisioned_at = models.DateTimeField(
+        null=True, blank=True, help_text="the directory took them away"
+    )
     # Which of the rights on the site a claim of the sign-in provider gave, and may take away.
     admin_by_claim = models.BooleanField(default=False, db_default=False)
     creates_by_claim = models.BooleanField(default=False, db_default=False)

@@ -135,8 +135,10 @@ def _settle(request: HttpRequest, sociallogin: SocialLogin) -> None:
 def _person_for(claims: dict[str, Any], target: str) -> User | None:
     """The account of somebody who comes for the first time, or None."""
     email = services.verified_email(claims)
-    if settings.OIDC_LINK_BY_EMAIL and email:
+    if email:
         found = User.objects.filter(email__iexact=email, is_active=True, is_superuser=False)
+        if not settings.OIDC_LINK_BY_EMAIL:  # the directory said whose the address is
+            found = found.exclude(scim_external_id="")
         if (user := found.first()) is not None:
             services.provider_person_take_over(user=user)
             services.provider_record(action="user.provider_connected", user=user)
@@ -179,7 +181,7 @@ def _signed_in_again(request: HttpRequest, sociallogin: SocialLogin) -> None:
     if not request.user.is_authenticated or sociallogin.user != request.user or is_old:
         messages.error(request, gettext("Somebody else signed in there, or not just now."))
         raise ImmediateHttpResponse(redirect("accounts:sign_in_again"))
-    fresh_sign_in_note(request)
+    fresh_sign_in_note(request, at)
     services.sign_in_again_record(user=request.user, how=settings.OIDC_NAME)
 
 

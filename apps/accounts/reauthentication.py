@@ -23,12 +23,14 @@ from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django_htmx.http import HttpResponseClientRedirect
 
+from apps.accounts.selectors import needs_second_factor
 from apps.common.http import Request
 
 _FRESH = "fresh_sign_in"  # of the session: when the person last showed who they are
 _SENT = "sent_before_signing_in"  # of the session: the form that waits
 MOST_KEPT = 200_000  # characters of a form
 _NOT_KEPT = {"csrfmiddlewaretoken"}
+SECOND_FACTOR_ELSEWHERE = "second_factor_elsewhere"  # of the session: the provider asked for one
 
 View = Callable[..., HttpResponse]
 
@@ -38,6 +40,14 @@ def fresh_sign_in_note(request: HttpRequest, at: float | None = None) -> None:
     the provider says."""
     now = time.time()
     request.session[_FRESH] = int(now if at is None else min(at, now))
+
+
+def lacks_second_factor(request: HttpRequest) -> bool:
+    """Whether the person of this session has to set one up first. The provider's own one counts in
+    the session that began with it."""
+    if not settings.REQUIRE_SECOND_FACTOR or request.session.get(SECOND_FACTOR_ELSEWHERE):
+        return False
+    return request.user.is_authenticated and needs_second_factor(request.user)
 
 
 def is_fresh(request: HttpRequest) -> bool:

@@ -32,6 +32,11 @@ urlpatterns = [
     path("account/again/", sign_in_again.SignInAgain.as_view(), name="sign_in_again"),
     path("account/again/send/", sign_in_again.sent_form_page, name="sent_form"),
     path("account/provider/", sign_in_again.provider_connect, name="provider_connect"),
+    path(
+        "account/provider/disconnect/",
+        sign_in_again.provider_disconnect,
+        name="provider_disconnect",
+    ),
     path("account/sessions/", sessions.sessions, name="sessions"),
     path("account/sessions/end/", sessions.session_end, name="session_end"),
     path("account/tokens/", account.token_create, name="token_create"),

@@ -12,12 +12,19 @@ class AgreementConfig(AppConfig):
             NavItem,
             annotator_pages_set,
             dispute_page_set,
+            heavy_add,
             nav_add,
             project_figures_add,
         )
 
         project_figures_add(vote_figures, of_votes=True)
         project_figures_add(due_figures)
+        heavy_add(
+            *(f"agreement:{name}" for name in ("refresh", "annotators_refresh", "disagreements")),
+            *(f"agreement:{name}" for name in ("decisions_apply", "decisions_compare")),
+            *(f"api:{name}" for name in ("decisions_preview", "decisions_rule")),
+            *(f"api:{name}" for name in ("decisions_ways", "decisions_compare")),
+        )
         readers = frozenset({"reviewer", "engineer", "admin"})
         nav_add(
             NavItem(

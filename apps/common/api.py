@@ -21,7 +21,7 @@ from ninja.openapi.docs import DocsBase
 from ninja.parser import Parser
 
 from apps.common.errors import DomainError
-from apps.common.refusals import error_body, explain, note_reason, unreadable
+from apps.common.refusals import error_body, explain, log_known, note_reason, unreadable
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,12 @@ ERROR_RESPONSES = {
     413: "More was sent than this address accepts",
     422: "A field is missing or has a wrong type",
     429: "Too many of your requests at once: wait as Retry-After says",
-    503: "Something this needs does not answer, or is full: try again as Retry-After says",
+    503: (
+        "Something this needs does not answer, or is full (`unavailable`, `database_unavailable`, "
+        "`disk_full`, `maintenance`), or somebody else is changing the same rows (`locked`): try "
+        "again as Retry-After says. Without it, `statement_too_long`: the database did not finish "
+        "in the time it is given, and nothing was changed; ask for less at once"
+    ),
 }
 
 
@@ -218,12 +223,7 @@ def _refused(error: PermissionDenied) -> Answer:
 
 
 def _unexpected(error: Exception) -> Answer:
-    known = unreadable(error) or explain(error)
-    if known is not None and known.status < 500:
-        return _domain(known)
     logger.error("API error", exc_info=error)
-    if known is not None:
-        return _domain(known)
     return 500, error_body("internal", "Something broke on our side. It was logged.")
 
 
@@ -241,7 +241,13 @@ _HANDLERS: dict[type[Exception], Callable[[Any], Answer]] = {
 
 def _bind(api: Api, handler: Callable[[Any], Answer]) -> Callable[..., HttpResponse]:
     def answer(request: HttpRequest, error: Any) -> HttpResponse:
-        status, body = handler(error)
+        if handler is _unexpected and (known := unreadable(error) or explain(error)):
+            if known.status >= 500:
+                log_known(logger, known, error, request.path)
+            error, status_and_body = known, _domain(known)
+        else:
+            status_and_body = handler(error)
+        status, body = status_and_body
         response = api.create_response(request, body, status=status)
         note_reason(request, body["code"])
         if (seconds := getattr(error, "retry_after", None)) is not None:

@@ -11,6 +11,9 @@ from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+# What this process is, said before settings are read by the module that it begins with
+# (config/wsgi.py, asgi.py, celery.py): "web", "tasks", or "command", which is everything else.
+process = "command"
 
 
 class BadEnvironment(SystemExit):
@@ -156,17 +159,25 @@ def syslog(name: str) -> str:
     return value
 
 
+def session_limits(options: str, **seconds: int) -> dict[str, str]:
+    """`options` of a connection to PostgreSQL that begins with these time limits, those of 0 left
+    out; what `options` itself says comes later and wins."""
+    said = [f"-c {name}={value}s" for name, value in seconds.items() if value]
+    words = " ".join([*said, options]).strip()
+    return {"options": words} if words else {}
+
+
 def same_server(one: str, other: str, *, port: int = 6379) -> bool:
     """Whether two URLs name the same server, whatever the database, user or password; `port` where
     they name none."""
 
-    def place(url: str) -> tuple[str, int | None, str]:
+    def place(url: str) -> tuple[str, str, str]:
         parts = urlsplit(url)
         local = parts.path if not parts.hostname else ""
         named = dict(parse_qsl(parts.query))  # of PostgreSQL: postgresql://me@/site?host=/run
         if "host" in named:
-            return named["host"].lower(), int(named.get("port") or parts.port or port), ""
-        return (parts.hostname or "").lower(), parts.port or port, local
+            return named["host"].lower(), named.get("port") or str(parts.port or port), ""
+        return (parts.hostname or "").lower(), str(parts.port or port), local
 
     return place(one) == place(other)
 
@@ -192,8 +203,9 @@ def private_folder(folder: Path) -> Path:
     """Make the folder, for its owner alone, and let whatever this process makes be so too."""
     os.umask(0o077)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if stat.S_IMODE(folder.stat().st_mode) & 0o067:  # PostgreSQL's account may pass, below root
-        folder.chmod(0o700)
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    if mode & 0o067:
+        folder.chmod(mode & 0o710)  # below root PostgreSQL's account, in our group, has to pass
     return folder
 
 

@@ -77,4 +77,18 @@ class Unavailable(DomainError):
 
     status = 503
     code = "unavailable"
-    retry_after = 5
+    retry_after: int | None = 5
+
+
+class StatementTooLong(Unavailable):
+    """The database was given its time for a statement and did not end. No `Retry-After`: the same
+    again would take as long, and programs that wait and ask again would keep the database busy."""
+
+    code = "statement_too_long"
+    retry_after = None
+
+
+class Locked(Unavailable):
+    """Somebody else changes the same rows, and has not ended in the time one waits for that."""
+
+    code = "locked"

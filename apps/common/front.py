@@ -8,16 +8,26 @@ from typing import Any, cast
 from django.conf import settings
 from django.contrib.auth import SESSION_KEY
 from django.db import connections
-from django.http import HttpRequest, HttpResponse, UnreadablePostError
+from django.http import FileResponse, HttpRequest, HttpResponse, UnreadablePostError
 from django.middleware.security import SecurityMiddleware
 from django.utils import translation
 from django.utils.translation import gettext
 from structlog.contextvars import bind_contextvars, clear_contextvars
 
 from apps.common import observability, rates, registry
-from apps.common.admission import STRANGERS, Admission, Floods, Limits, too_many
+from apps.common.admission import (
+    HEAVY,
+    PAGE,
+    STRANGERS,
+    VOTE,
+    Admission,
+    Floods,
+    Limits,
+    Place,
+    too_many,
+)
 from apps.common.errors import DomainError, TooLarge, TooMany, Unavailable
-from apps.common.http import peer_is_proxy
+from apps.common.http import FileStream, peer_is_proxy
 from apps.common.numbers import count
 from apps.common.refusals import (
     API_ROOT,
@@ -27,6 +37,7 @@ from apps.common.refusals import (
     note_reason,
     refused,
 )
+from apps.common.transactions import long_statements
 from apps.common.views import livez, readyz
 from workers import logs
 
@@ -44,7 +55,7 @@ _FORWARDED = (
 _DENIED = frozenset({400, 401, 403, 404, 408, 411, 413, 429})
 _NOTHING = "default-src 'none'; base-uri 'none'; frame-ancestors 'none'"
 _PROBES = {"/livez": livez, "/readyz": readyz}
-_PLACE = "concord.place"  # of a request's META
+_HELD = "concord.held"  # of a request's META
 
 
 admission = Admission(limits := Limits())
@@ -166,10 +177,14 @@ class FrontMiddleware:
         # No id holds a NUL, and PostgreSQL refuses to look for one: let the address lead nowhere.
         request.path_info = request.path_info.replace("\x00", "\ufffd")
         try:
-            return self.get_response(request)
+            response = self.get_response(request)
+            if response.streaming and (held := request.META.pop(_HELD, None)):
+                response = kept_until_sent(request, response, held)
+            return response
         finally:
-            if place := request.META.pop(_PLACE, None):
-                admission.leave(place)
+            rates.heavy_end()
+            if held := request.META.pop(_HELD, None):
+                held.close()
 
     def process_view(self, request: HttpRequest, *_: Any) -> HttpResponse | None:
         """Here the address is resolved, so that uploads and votes are known as such."""
@@ -184,14 +199,66 @@ class FrontMiddleware:
             if is_anonymous(request):
                 read_small_body(request)
             if not registry.is_self_limited(name):
-                request.META[_PLACE] = admission.enter(
-                    person_of(request),
-                    is_vote=registry.is_voting(name),
-                    before_waiting=give_connections_back,
-                )
+                self._enter(request, name)
         except DomainError as error:
             return refused(request, error)
         return None
+
+    def _enter(self, request: HttpRequest, name: str) -> None:
+        match = request.resolver_match
+        heavy = rates.is_heavy(request)
+        place = Place(
+            person_of(request),
+            VOTE if registry.is_voting(name) else HEAVY if heavy else PAGE,
+            str(match.kwargs.get("slug", "")) if match else "",
+        )
+        request.META[_HELD] = Held(place, of=admission)
+        if heavy:
+            rates.heavy_begin()
+
+
+class Held:
+    """A request's place and what goes with it, until it is answered and its download is sent."""
+
+    def __init__(self, place: Place, *, of: Admission) -> None:
+        self._of = of
+        self._place: Place | None = of.enter(place, before_waiting=give_connections_back)
+        long_statements(place.kind == HEAVY)
+
+    def turn_into_file(self) -> None:
+        long_statements(False)
+        if place := self._taken():
+            self._place = self._of.turn_into_file(place)
+
+    def close(self) -> None:
+        long_statements(False)
+        if place := self._taken():
+            self._of.leave(place)
+
+    def _taken(self) -> Place | None:
+        place, self._place = self._place, None
+        return place
+
+
+def kept_until_sent(request: HttpRequest, response: HttpResponse, held: Held) -> HttpResponse:
+    """Rows are read while they are sent, so a download keeps its place until the server closes it;
+    a file that is there already is counted among files."""
+    if isinstance(response, FileResponse | FileStream):
+        try:
+            held.turn_into_file()
+        except DomainError as error:
+            response.close()
+            return refused(request, error)
+    close = response.close
+
+    def closed() -> None:
+        try:
+            close()
+        finally:
+            held.close()
+
+    response.close = closed
+    return response
 
 
 def check_form(request: HttpRequest, url_name: str) -> None:

@@ -10,6 +10,7 @@ from contextvars import ContextVar
 
 import redis
 from django.apps import apps
+from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, connections
 from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.loader import MigrationLoader
@@ -164,6 +165,21 @@ def resident_absent(name: str) -> str | None:
     return None if alive else f"no sign of life: {what} are answered with 503"
 
 
+def statements_unlimited() -> str | None:
+    """What a page's connection asks for (STATEMENT_SECONDS) a pooler may keep back."""
+    if settings.PROCESS != "web" or not settings.STATEMENT_SECONDS:
+        return None
+    try:
+        with connections[DEFAULT_DB_ALIAS].cursor() as cursor:
+            cursor.execute("show statement_timeout")
+            (limit,) = cursor.fetchone()
+    except DatabaseError:
+        return None  # said by the checks
+    return (
+        "statements of pages have no time limit: see docs/operations.md" if limit == "0" else None
+    )
+
+
 def register() -> None:
     registry.health_add("database", database)
     registry.health_add("migrations", migrations)
@@ -171,6 +187,7 @@ def register() -> None:
     for name in RESIDENT:
         registry.health_add(name, lambda name=name: resident_missed(name))
         registry.health_remark_add(name, lambda name=name: resident_absent(name))
+    registry.health_remark_add("statements", statements_unlimited)
     for name in PARTS:
         registry.health_add(name, lambda name=name: part(name))
 

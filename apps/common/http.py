@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.contrib.messages.storage.cookie import CookieStorage
-from django.http import HttpRequest
+from django.http import HttpRequest, StreamingHttpResponse
 from django.utils import translation
 from django_htmx.middleware import HtmxDetails
 
@@ -27,6 +27,10 @@ def language_of(request: HttpRequest) -> str:
     user = getattr(request, "user", None)
     chosen = user.language if user is not None and user.is_authenticated else ""
     return chosen or translation.get_language_from_request(request)
+
+
+class FileStream(StreamingHttpResponse):
+    """The bytes of a file that is there already, which cost little to send."""
 
 
 class MessageCookie(CookieStorage):

@@ -6,7 +6,7 @@ own, past the pooler. When the process dies, its connection ends and the lock wi
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 import dj_database_url
@@ -58,7 +58,7 @@ def lock_held(key: str, given: Sequence[Any], *, wait: bool = False) -> Iterator
         own = psycopg.connect(**direct_params(), autocommit=True)
     except psycopg.OperationalError as error:
         raise OperationalError(*error.args) from error
-    with own:
+    with closing(own):
         free = True
         if wait:
             own.execute(f"select pg_advisory_lock({key})", given)
@@ -68,5 +68,7 @@ def lock_held(key: str, given: Sequence[Any], *, wait: bool = False) -> Iterator
         try:
             yield free
         finally:
-            if free and not own.closed:  # the server may notice the end of a connection later
-                own.execute(f"select pg_advisory_unlock({key})", given)
+            # The server may notice later that a connection has ended; a broken one holds nothing.
+            if free:
+                with suppress(psycopg.OperationalError):
+                    own.execute(f"select pg_advisory_unlock({key})", given)

@@ -14,7 +14,7 @@ from django.shortcuts import resolve_url
 from django_htmx.http import HttpResponseClientRedirect
 
 from apps.common.errors import DomainError, Missing, Refused
-from apps.common.refusals import explain, note_reason, refused, unreadable
+from apps.common.refusals import explain, log_known, note_reason, refused, unreadable
 from apps.common.views import page_not_found, permission_denied
 
 logger = logging.getLogger(__name__)
@@ -65,6 +65,6 @@ class DomainErrorMiddleware:
         if known := unreadable(error):
             return refused(request, known)
         if known := explain(error):
-            logger.error("%s at %s", known.code, request.path, exc_info=error)
+            log_known(logger, known, error, request.path)
             return refused(request, known)
         return None

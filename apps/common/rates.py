@@ -2,13 +2,15 @@
 
 A bucket holds as many tokens as may be asked in a minute, and fills as evenly. Callers are a
 credential (an API token or a session), the person behind it, or an address where there is neither.
-What is expensive (exports, reports, tables of everything) takes from a second, smaller bucket.
+What is heavy (exports, reports, imports, recomputation) takes from smaller buckets too: of the
+credential, of the person and of all people of the project.
 While Redis is away nobody is counted: labeling must not stop for that.
 """
 
 import logging
 import math
 import re
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 
@@ -17,6 +19,7 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext
 
+from apps.common import registry
 from apps.common.cache import hashed_key
 from apps.common.errors import TooMany
 from apps.common.http import client_address
@@ -27,7 +30,7 @@ log = logging.getLogger(__name__)
 MINUTE_S = 60.0
 # A caller's own count: as much as two credentials may ask.
 PERSON_TIMES = 2
-HEAVY = re.compile(r"(\.(csv|jsonl|parquet|zip|pdf)|/(export|exports|report|download)/?)$")
+_HEAVY_PATH = re.compile(r"(\.(csv|jsonl|parquet|zip|pdf)|/(export|exports|report|download)/?)$")
 # KEYS: a bucket. ARGV: how many it holds, how many come in a second. Answers {taken, left × 1000}.
 _TAKE = """
 local size, rate = tonumber(ARGV[1]), tonumber(ARGV[2])
@@ -100,7 +103,7 @@ def take_for(request: HttpRequest, credential: str | None) -> Taken | None:
             if credential
             else take_unknown(request)
         )
-    if HEAVY.search(request.path_info) and credential:
+    if _HEAVY_PATH.search(request.path_info) and credential:
         found.append(take(f"heavy {credential}", settings.HEAVY_RATE))
     known = [one for one in found if one is not None]
     return min(known, key=lambda one: (one.ok, one.left / one.limit), default=None)
@@ -115,6 +118,44 @@ def take_unknown(request: HttpRequest) -> Taken | None:
 def take_person(person: int) -> Taken | None:
     """For whoever calls the API, with however many tokens and browsers."""
     return take(f"person {person}", PERSON_TIMES * settings.API_RATE)
+
+
+_asking_heavy: ContextVar[set[str] | None] = ContextVar("asking_heavy", default=None)
+
+
+def is_heavy(request: HttpRequest) -> bool:
+    """Whether much of a project is read or changed: downloads, reports, files that are taken, and
+    the addresses that apps name. To be asked once the address is resolved."""
+    match = request.resolver_match
+    name = match.view_name if match else ""
+    uploads = request.method == "POST" and registry.is_upload(name)
+    return uploads or registry.is_heavy(name) or bool(_HEAVY_PATH.search(request.path_info))
+
+
+def heavy_begin() -> None:
+    """The request of this thread is a heavy one, until `heavy_end`."""
+    _asking_heavy.set(set())
+
+
+def heavy_end() -> None:
+    _asking_heavy.set(None)
+
+
+def take_heavy(*, person: int, project: int) -> None:
+    """Once it is known that a person may do in a project what they ask for. Raises `TooMany` where
+    the person, or all of the project, have asked for what is heavy too often. Outsiders take
+    nothing from a project's bucket."""
+    taken = _asking_heavy.get()
+    if taken is None:
+        return
+    for caller, limit in (
+        (f"heavy person {person}", settings.HEAVY_RATE),
+        (f"heavy project {project}", settings.HEAVY_RATE_PROJECT),
+    ):
+        if caller not in taken:
+            taken.add(caller)
+            if (one := take(caller, limit)) is not None and not one.ok:
+                raise too_often(one)
 
 
 def too_often(taken: Taken) -> TooMany:

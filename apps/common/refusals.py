@@ -18,10 +18,11 @@ from django.http.multipartparser import MultiPartParserError
 from django.shortcuts import render
 from django.utils import translation
 from django.utils.translation import gettext
-from psycopg.errors import DiskFull
+from psycopg.errors import DiskFull, LockNotAvailable, QueryCanceled
 
-from apps.common.errors import DomainError, TooLarge, Unavailable
+from apps.common.errors import DomainError, Locked, StatementTooLong, TooLarge, Unavailable
 from apps.common.http import client_address
+from workers.artifacts import StoreUnreachable
 
 logger = logging.getLogger("concord.denied")
 
@@ -60,16 +61,46 @@ def explain(error: Exception) -> DomainError | None:
         return _disk_full()
     if isinstance(error, Error) and isinstance(error.__cause__, DiskFull):
         return _disk_full()
+    if isinstance(error, OperationalError) and isinstance(error.__cause__, QueryCanceled):
+        return StatementTooLong(
+            gettext(
+                "The database did not finish this in the time that it is given. Nothing was "
+                "changed. Ask for less at once, such as by a filter or a shorter period, or try "
+                "again when the site is less busy. If it stays so, tell whoever runs the site: "
+                "they can allow more time."
+            )
+        )
+    if isinstance(error, OperationalError) and isinstance(error.__cause__, LockNotAvailable):
+        return Locked(
+            gettext(
+                "Somebody else is changing the same things and has not finished. Nothing was "
+                "changed. Try again in a moment."
+            )
+        )
     if isinstance(error, OperationalError):
         return Unavailable(
             gettext("The database does not answer now. Try again in a moment."),
             code="database_unavailable",
+        )
+    if isinstance(error, StoreUnreachable):
+        return Unavailable(
+            gettext("The artifact store does not answer now. Try again in a moment."),
+            code="store_unavailable",
         )
     if isinstance(error, DataError | ValueError) and "NUL (0x00)" in str(error):
         return DomainError(
             gettext("A NUL character cannot be stored or looked for."), code="nul_character"
         )
     return None
+
+
+def log_known(log: logging.Logger, known: DomainError, cause: Exception, where: str) -> None:
+    """What `explain` knows, for whoever runs the site: one line where the database only kept to the
+    limits that it was given, else the traceback too."""
+    if isinstance(known, StatementTooLong | Locked):
+        log.warning("%s at %s: %s", known.code, where, str(cause).partition("\n")[0])
+    else:
+        log.error("%s at %s", known.code, where, exc_info=cause)
 
 
 def unreadable(error: Exception) -> DomainError | None:

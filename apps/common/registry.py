@@ -356,6 +356,7 @@ _person_erasures: list[Callable[[Any, Any, "ErasureWish"], Mapping[str, int]]] =
 _audit_subjects: dict[str, Callable[[Any, Collection[str]], Mapping[str, Named]]] = {}
 _voting: set[str] = set()
 _uploads: set[str] = set()
+_heavy: set[str] = set()
 _self_limited: set[str] = set()
 _playbook: list[Callable[[str, str], str]] = []
 _protocol_pages: list[Callable[[str, str, str], str]] = []
@@ -780,6 +781,13 @@ def upload_add(*url_names: str) -> None:
     _uploads.update(url_names)
 
 
+def heavy_add(*url_names: str) -> None:
+    """Addresses that read or change much of a project: fewer are served at once, and their
+    statements may take longer. Downloads and reports are known by their paths
+    (apps.common.rates)."""
+    _heavy.update(url_names)
+
+
 def self_limited_add(*url_names: str) -> None:
     """Addresses that mostly wait for another program and bound themselves how many do."""
     _self_limited.update(url_names)
@@ -795,6 +803,14 @@ def is_voting(url_name: str) -> bool:
 
 def is_upload(url_name: str) -> bool:
     return url_name in _uploads
+
+
+def is_heavy(url_name: str) -> bool:
+    return url_name in _heavy
+
+
+def heavy_names() -> frozenset[str]:
+    return frozenset(_heavy)
 
 
 def voting_names() -> frozenset[str]:

@@ -14,6 +14,7 @@ from django.http import FileResponse, HttpRequest, HttpResponse, StreamingHttpRe
 from django.http.response import HttpResponseBase
 from django.utils.http import content_disposition_header
 
+from apps.common.http import FileStream
 from apps.common.spreadsheet import csv_lines
 
 Row = dict[str, Any]
@@ -76,7 +77,7 @@ def resumable_response(
     start = int(asked[1]) if asked else 0
     if start > size or (asked and start == size):
         return HttpResponse(status=416, headers={"Content-Range": f"bytes */{size}"})
-    response = StreamingHttpResponse(chunks(start), content_type="application/octet-stream")
+    response = FileStream(chunks(start), content_type="application/octet-stream")
     response["Content-Disposition"] = content_disposition_header(True, name)
     response["Content-Length"] = str(size - start)
     response["Accept-Ranges"], response["ETag"] = "bytes", etag

@@ -22,8 +22,9 @@ def scratch_dir() -> Path:
     """`VAR_DIR/scratch`, made where it is missing."""
     folder = env.var_dir() / "scratch"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if stat.S_IMODE(folder.stat().st_mode) & 0o066:  # PostgreSQL's account may pass, below root
-        folder.chmod(0o700)
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    if mode & 0o067:
+        folder.chmod(mode & 0o710)  # below root PostgreSQL's account, in our group, has to pass
     return folder
 
 

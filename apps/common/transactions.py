@@ -12,11 +12,14 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 import psycopg
 import psycopg.errors
+import psycopg.pq
+from django.conf import settings
 from django.db import OperationalError, connection, models, transaction
 from django.db.backends.utils import CursorWrapper
 
@@ -88,6 +91,44 @@ def prepared_cursor() -> Iterator[CursorWrapper]:
     wrap = connection.make_debug_cursor if connection.queries_logged else connection.make_cursor
     with wrap(psycopg.Cursor(raw)) as cursor:
         yield cursor
+
+
+# How long statements may take.
+#
+# A page's connections begin with a limit (config/settings.py). Where a request reads or changes
+# much of a project its statements may take longer, which is said at the beginning of each
+# transaction and for that alone: a setting of the session would stay with a connection that a
+# pooler then gives to somebody else.
+
+
+_longer: ContextVar[bool] = ContextVar("longer", default=False)
+
+
+def long_statements(allowed: bool) -> None:
+    """Whether statements of this thread may from now on take LONG_STATEMENT_SECONDS, if
+    STATEMENT_SECONDS limits them at all."""
+    _longer.set(allowed and settings.STATEMENT_SECONDS > 0)
+    if allowed and _allow_longer not in connection.execute_wrappers:
+        connection.execute_wrappers.append(_allow_longer)
+
+
+def _allow_longer(
+    execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]
+) -> Any:
+    of = context["connection"]
+    begun = of.connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE
+    if begun or not _longer.get():  # begun: it was said at the beginning
+        return execute(sql, params, many, context)
+    if of.in_atomic_block:
+        _say_longer(of)
+        return execute(sql, params, many, context)
+    with transaction.atomic(using=of.alias):
+        _say_longer(of)
+        return execute(sql, params, many, context)
+
+
+def _say_longer(of: Any) -> None:
+    of.connection.execute(f"set local statement_timeout = '{settings.LONG_STATEMENT_SECONDS}s'")
 
 
 # Telling PostgreSQL what its tables hold now, right after many rows came in.

@@ -11,6 +11,7 @@ from apps.common.registry import (
     ProjectQuestion,
     SetupStep,
     audit_subjects_add,
+    heavy_add,
     last_export,
     nav_add,
     overview_set,
@@ -144,6 +145,13 @@ class LabelingConfig(AppConfig):
         for role in labelers:
             overview_set(role, "work")
         upload_add("labeling:imports", "api:import_create")
+        heavy_add(
+            *(f"labeling:{name}" for name in ("results_file", "votes_file", "bulk", "ambiguous")),
+            *("labeling:person_votes_discard", "labeling:discard_undo", "labeling:rating_pairs"),
+            *(f"api:{name}" for name in ("results", "votes", "decisions", "comparisons_bulk")),
+            *(f"api:{name}" for name in ("comparisons_import", "votes_import", "ratings_import")),
+            *(f"api:{name}" for name in ("discard", "discard_undo", "ratings_pairs")),
+        )
         translated(
             "work",
             *(f"labeling:{name}" for name in ("label", "vote", "skip", "hold", "ask", "revise")),

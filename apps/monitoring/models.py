@@ -6,7 +6,7 @@ from django.utils import timezone
 
 from apps.accounts.models import Project, User
 from apps.common.models import Named
-from apps.common.sealing import SealedField
+from apps.common.sealing import MARK, SealedField, unseal
 from apps.snapshots.models import Snapshot
 from apps.training.models import Alert, Checkpoint, Run
 
@@ -178,10 +178,12 @@ class Channel(models.Model):
 
     @property
     def keys(self) -> list[str]:
-        """What a message is signed with: the secret, and the one before it while that counts."""
+        """What a message is signed with: the secret, and the one before it while that counts.
+        Raises `Conflict` where SECRET_KEY no longer opens them."""
         until = self.secret_before_until
         counts = until is not None and until > timezone.now()
-        return [self.secret, self.secret_before] if counts else [self.secret]
+        before = self.secret_before if counts else ""
+        return [unseal(self.secret), *([] if not before or before.startswith(MARK) else [before])]
 
 
 class Delivery(models.Model):

@@ -6,7 +6,7 @@ from django.conf import settings
 from apps.monitoring.selectors.backups import backup_due, proof_due
 from apps.monitoring.services.activity import activity_tell
 from apps.monitoring.services.alerting import incidents_sweep
-from apps.monitoring.services.backups import backup_make, restore_prove, target_of
+from apps.monitoring.services.backups import backup_make, erasures_copy, restore_prove, target_of
 from apps.monitoring.services.notifications import sender
 from apps.monitoring.services.people import projects_look
 from apps.monitoring.services.probes import probes_launch
@@ -55,10 +55,13 @@ def thin_old_runs() -> int:
 
 @shared_task(name="apps.monitoring.tasks.make_backup")
 def make_backup() -> str:
-    """Every ten minutes: a backup where BACKUP_TARGET is set and one is due."""
-    if not backup_due():
+    """Every ten minutes with BACKUP_TARGET: a backup where one is due, else new erasures."""
+    if not settings.BACKUP_TARGET:
         return ""
     target = target_of(settings.BACKUP_TARGET, settings.BACKUP_KEY_FILE)
+    if not backup_due():
+        erasures_copy(target)
+        return ""
     return backup_make(target=target, keep=settings.BACKUP_KEEP).name
 
 

@@ -13,6 +13,7 @@ class SnapshotsConfig(AppConfig):
             audit_subjects_add,
             comparison_uses_add,
             dataset_maker_set,
+            heavy_add,
             nav_add,
             person_datasets_add,
             upload_add,
@@ -50,5 +51,10 @@ class SnapshotsConfig(AppConfig):
         person_datasets_add(person_datasets)
         dataset_maker_set(dataset_from_file)
         upload_add("snapshots:import")
+        heavy_add(
+            *(f"snapshots:{name}" for name in ("report_preview", "compare", "verify", "download")),
+            *(f"snapshots:{name}" for name in ("export_file", "private", "depth_start")),
+            *(f"api:snapshot_{name}" for name in ("preview", "verify", "changes")),
+        )
         vote_traces_add(vote_trace)
         comparison_uses_add(comparison_trace, page="snapshots:comparison_lineage")

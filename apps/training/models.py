@@ -255,6 +255,9 @@ class RunQuota(Stamped):
     space_bytes = models.BigIntegerField(
         null=True, blank=True, help_text="of the artifact store, before launches are refused"
     )
+    gpu_hours = models.PositiveIntegerField(
+        null=True, blank=True, help_text="of the last 30 days, before runs on GPUs wait"
+    )
     keep_days = models.PositiveIntegerField(
         null=True,
         blank=True,

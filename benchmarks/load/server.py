@@ -8,11 +8,15 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from benchmarks.load.cpu import Servers
+
+if TYPE_CHECKING:
+    from apps.common.processes import Program
 
 START_SECONDS = 60.0
 
@@ -31,11 +35,36 @@ def web_server(var: Path, *, port: int, settings: str = "config.settings") -> It
 
     settings: another settings module, for the named alternatives. Ended with the block, as a group.
     """
-    from apps.common.processes import end_with_parent, web_programs
+    from apps.common.processes import web_programs
 
     program = web_programs(port=port, log_level="INFO", environment={})[0]
-    log = var / "web.log"
-    with log.open("ab") as output:
+    with _running(program, var, settings) as process:
+        url = f"http://127.0.0.1:{port}"
+        _wait(process, f"{url}/healthz", var / f"{program.name}.log")
+        yield Running(url, Servers.of(web=process.pid, var=var))
+
+
+@contextmanager
+def web_side(var: Path, *, port: int) -> Iterator[None]:
+    """Both web servers, the events worker and the imports worker as `manage.py up` starts them."""
+    from apps.common.processes import programs
+
+    wanted = [
+        program
+        for program in programs(port=port, log_level="INFO")
+        if program.name in ("web-1", "web-2", "events", "imports")
+    ]
+    with ExitStack() as stack:
+        started = [stack.enter_context(_running(p, var, "config.settings")) for p in wanted]
+        _wait(started[0], f"http://127.0.0.1:{port}/healthz", var / "web-1.log")
+        yield
+
+
+@contextmanager
+def _running(program: "Program", var: Path, settings: str) -> Iterator[subprocess.Popen[bytes]]:
+    from apps.common.processes import end_with_parent
+
+    with (var / f"{program.name}.log").open("ab") as output:
         process = subprocess.Popen(
             program.argv,
             env=os.environ | program.environment | {"DJANGO_SETTINGS_MODULE": settings},
@@ -46,9 +75,7 @@ def web_server(var: Path, *, port: int, settings: str = "config.settings") -> It
             preexec_fn=end_with_parent(os.getpid()),  # also when we are killed
         )
     try:
-        url = f"http://127.0.0.1:{port}"
-        _wait(process, f"{url}/healthz", log)
-        yield Running(url, Servers.of(web=process.pid, var=var))
+        yield process
     finally:
         _end(process)
 

@@ -16,11 +16,12 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from apps.accounts.models import AuditCursor, AuditEvent, AuditLink, Project, User
-from apps.accounts.services import audit_record, people, token_create
+from apps.accounts.services import audit_record, people, person_erase, token_create
 from apps.accounts.services.audit_chain import SETTLED, audit_seal
 from apps.accounts.services.audit_export import audit_forward, audit_jsonl, lines_verify
 from apps.common.environment import BadEnvironment, syslog
 from apps.common.errors import Unavailable
+from tests.accounts.second_factors import stale
 
 
 @pytest.fixture(autouse=True)
@@ -69,6 +70,8 @@ def test_the_file_is_verified_without_the_database(
         (1, lambda line: line["hashed"].update(actor=None), "is not what was sealed"),
         (1, lambda line: line.update(hashed=None), "was deleted"),
         (2, lambda line: line.update(before="0" * 64), "does not follow"),
+        (0, lambda line: line.update(before="1" * 64), "not where a chain begins"),
+        (1, lambda line: line.update(salts={}, values={}), "a text"),
     ],
 )
 def test_a_changed_line_is_named(
@@ -83,6 +86,36 @@ def test_a_changed_line_is_named(
         "line 1: it cannot be read",
         "line 2: it cannot be read",
     ]
+
+
+def test_texts_may_be_gone_where_an_erasure_in_the_file_took_them(
+    boss: User, ana: User, emil: User
+) -> None:
+    audit_record(action="test.done", actor=boss, subject=ana, details={"address": "203.0.113.9"})
+    named = audit_record(action="test.done", actor=boss, subject="ana@example.org")
+    person_erase(user=ana, by=boss, votes="keep", remarks="keep")
+    audit_seal(now=timezone.now() + SETTLED + timedelta(seconds=1))
+    lines = [json.loads(text) for text in audit_jsonl(by=boss)]
+    assert [one["hashed"]["id"] for one in lines if one["erased_by"]][-1:] == [named.pk]
+    texts = [json.dumps(line).encode() for line in lines]
+    assert lines_verify(texts)[1] == []
+    at = next(n for n, one in enumerate(lines) if one["hashed"]["id"] == named.pk)
+    other = dict(lines[at]) | {"erased_by": named.pk}
+    forged = [*texts[:at], json.dumps(other).encode(), *texts[at + 1 :]]
+    assert lines_verify(forged)[1] == [
+        f"line {at + 1}: texts of event {named.pk} are gone, and no erasure in the file took them"
+    ]
+
+
+@pytest.mark.usefixtures("fresh_sign_in_counts")
+def test_the_log_is_only_given_to_a_browser_that_signed_in_just_now(
+    sealed: int, boss: User, client: Client
+) -> None:
+    client.force_login(boss)
+    stale(client)
+    assert client.get("/site/audit-log.jsonl").status_code == 302
+    said = client.get("/api/v1/audit-log")
+    assert (said.status_code, said.json()["code"]) == (403, "sign_in_again")
 
 
 def test_a_line_that_is_left_out_is_noticed(sealed: int, boss: User) -> None:

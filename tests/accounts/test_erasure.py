@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from allauth.socialaccount.models import SocialAccount
 from django.core.management import call_command
 from django.db import DatabaseError, connection, transaction
 from django.test import Client
@@ -37,6 +38,7 @@ from apps.labeling.models import Comment, Comparison, Discard, Slot
 from apps.labeling.services.comments import comment_add
 from apps.labeling.services.discarding import discard_undo
 from apps.snapshots.storage import artifact_store
+from tests.accounts.second_factors import SECRET, app_make
 from tests.database import as_superuser
 from tests.labeling.pairs import pairs_make, vote
 from tests.web.world import world_make
@@ -156,23 +158,28 @@ def test_the_audit_log_verifies_after_an_erasure_and_says_erased(
         action="membership.paused", actor=boss, project=project, subject=boss,
         details={"reason": f"as {NAME} asked"},
     )  # fmt: skip
+    refused = audit_record(action="user.sign_in_refused", actor=None, subject=EMAIL)
     audit_seal(now=timezone.now() + 2 * SETTLED)
     person_erase(user=person, by=boss, votes="keep", remarks="keep")
     event.refresh_from_db()
     other.refresh_from_db()
     assert event.details == {"address": None}
     assert other.details == {"reason": None}
+    refused.refresh_from_db()
+    assert refused.subject == ""
     assert event.salts.keys() == {"subject"}
     assert str(event.about) == "a person who was erased"
     found = audit_verify()
     assert found.broken == ()
-    assert found.erased == 2
+    assert found.erased == 3
 
 
 def test_short_names_are_replaced_only_where_they_mean_the_person(
     project: Project, ana: User, boss: User
 ) -> None:
     assert Identifiers.of(ana).short == ("Ana", "ana")
+    digits = User(username="2026", display_name="Ana", email="ana@example.org")
+    assert Identifiers.of(digits).short == ("2026", "Ana"), "a number may stand for anything"
     [pair] = pairs_make(project, 1)
     membership_set(project=project, user=boss, role=Role.ADMIN)
     comment = comment_add(comparison=pair, author=boss, text="@Ana: an analysis of Ana's banana.")
@@ -304,18 +311,24 @@ def test_ones_data_are_all_there_without_hashes(
     pairs_make(project, 1)
     vote(project, ana, "a")
     _, token = token_create(user=ana, name="mine", scopes=["read"], days=3)
+    SocialAccount.objects.create(user=ana, provider="oidc", uid="7", extra_data={"city": "Mainz"})
+    app_make(ana)
     client.force_login(ana)
     answer = client.post("/account/data/")
     archive = zipfile.ZipFile(io.BytesIO(b"".join(answer.streaming_content)))
     names = set(archive.namelist())
-    assert {"profile.json", "sessions.jsonl", "tables/labeling_answer.jsonl"} <= names
-    assert {"tables/accounts_membership.jsonl", "tables/accounts_auditevent.jsonl"} <= names
+    assert {"profile.json", "tables/labeling_answer.jsonl"} <= names
+    assert {"tables/accounts_membership.jsonl", "tables/mfa_authenticator.jsonl"} <= names
+    assert {"tables/accounts_browsersession.jsonl", "tables/accounts_auditevent.jsonl"} <= names
     text = "\n".join(archive.read(name).decode() for name in names)
     assert '"username": "ana"' in text
     assert '"prefix"' in text
     assert "sha256" not in text
     assert '"password":' not in text
     assert token not in text
+    assert "Mainz" in text, "what a provider said of them"
+    assert client.session.session_key not in text
+    assert SECRET not in text
     assert '"kind": "gold"' not in text
     event = AuditEvent.objects.get(action="person.exported")
     assert (event.actor, event.about) == (ana, ana)

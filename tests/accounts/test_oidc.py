@@ -312,6 +312,14 @@ def test_nor_where_the_site_does_not_want_it(ana: User, provider: str, client: C
     assert not is_signed_in(client)
 
 
+def test_who_was_made_by_the_directory_comes_in_by_the_address_it_gave(
+    ana: User, provider: str, client: Client
+):
+    User.objects.filter(pk=ana.pk).update(scim_external_id="00u1")
+    come(client, provider, "s-scim", email=ana.email, email_verified=True)
+    assert int(client.session["_auth_user_id"]) == ana.pk
+
+
 def test_who_comes_by_their_address_takes_the_account_over_alone(
     ana: User, provider: str, client: Client, settings: Any
 ):
@@ -321,7 +329,10 @@ def test_who_comes_by_their_address_takes_the_account_over_alone(
     sign_in(before, "ana")
     services.token_create(user=ana, name="old", scopes=["read"], days=9)
     app_make(ana)
+    SocialAccount.objects.create(user=ana, provider="oidc", uid="somebody else's")
     come(client, provider, "s-9", email="ANA@example.org", email_verified=True)
+    assert [one.uid for one in SocialAccount.objects.filter(user=ana)] == ["s-9"]
+    assert AuditEvent.objects.filter(action="second_factor.removed", about=ana).count() == 1
     assert int(client.session["_auth_user_id"]) == ana.pk
     ana.refresh_from_db()
     assert not ana.has_usable_password()
@@ -357,6 +368,30 @@ def test_ana_connects_her_account_herself(
     come(hers, provider, "s-11", where=hers.post("/account/provider/").url)
     come(hers, provider, "s-12", where=f"{LOGIN}?process=connect")
     assert not SocialAccount.objects.filter(user=rita).exists()
+
+
+def test_who_has_another_way_in_disconnects_and_who_has_none_stays_connected(
+    ana: User, provider: str, signed_in: Callable[[User], Client], settings: Any
+):
+    client = signed_in(ana)
+    assert client.post("/account/provider/disconnect/").status_code == 404, "not connected"
+    SocialAccount.objects.create(user=ana, provider="oidc", uid="s-20")
+    password, ana.password = ana.password, "!"
+    ana.save()
+    said = signed_in(ana).post("/account/provider/disconnect/", follow=True).content.decode()
+    assert "set a password or a passkey first" in said
+    ana.password = password
+    ana.save()
+    settings.OIDC_ONLY = True
+    client.post("/account/provider/disconnect/")
+    assert SocialAccount.objects.filter(user=ana).exists()
+    settings.OIDC_ONLY = False
+    assert "Disconnect" in client.get("/account/").content.decode()
+    client.post("/account/provider/disconnect/")
+    assert not SocialAccount.objects.filter(user=ana).exists()
+    assert AuditEvent.objects.filter(action="user.provider_disconnected", about=ana).exists()
+    come(new := Client(), provider, "s-20")
+    assert not is_signed_in(new)
 
 
 def test_connecting_needs_a_sign_in_of_just_now(

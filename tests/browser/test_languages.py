@@ -23,7 +23,7 @@ def come_in(live_server, page: Page, path: str = "/p/arguments/label/") -> None:
     page.goto(f"{live_server.url}/sign-in/?next={path}")
     page.locator("[name=login]").fill("ana")
     page.locator("[name=password]").fill("correct-horse-battery")
-    page.locator("form.form [type=submit]").click()
+    page.locator("[name=password]").press("Enter")
     page.wait_for_url(f"**{path}")
 
 

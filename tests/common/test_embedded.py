@@ -19,7 +19,8 @@ import redis
 
 from apps.common import embedded
 from apps.common.embedded.locks import UsersLock
-from apps.common.environment import make_private
+from apps.common.environment import make_private, private_folder
+from apps.common.scratch import scratch_dir
 
 pytestmark = pytest.mark.spread
 
@@ -137,6 +138,37 @@ def test_others_on_this_machine_can_neither_list_nor_read_what_lies_there(folder
         assert stat.S_IMODE(folder.stat().st_mode) in {0o700, 0o710}
     finally:
         leave(process)
+
+
+@pytest.mark.parametrize(("before", "after"), [(0o711, 0o710), (0o755, 0o710), (0o700, 0o700)])
+def test_a_folder_is_closed_to_others_and_to_the_server_s_account_stays_open(
+    tmp_path: Path, before: int, after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Below root a server of its own may run in there, whose account passes by the group."""
+    (tmp_path / "scratch").mkdir(mode=0o700)
+    for path in (tmp_path, tmp_path / "scratch"):
+        path.chmod(before)
+    monkeypatch.setenv("VAR_DIR", str(tmp_path))
+    umask = os.umask(0o077)
+    try:
+        for path in (private_folder(tmp_path), scratch_dir()):
+            assert stat.S_IMODE(path.stat().st_mode) == after
+    finally:
+        os.umask(umask)
+
+
+def test_a_number_that_another_process_got_is_neither_believed_nor_stopped(tmp_path: Path) -> None:
+    """A server that was killed leaves its file, and numbers of processes come again."""
+    (tmp_path / "postgres").mkdir()
+    other = subprocess.Popen(["sleep", "600"], cwd="/")
+    try:
+        (tmp_path / "postgres" / "postmaster.pid").write_text(f"{other.pid}\n")
+        assert not embedded.postgres_runs(tmp_path)
+        embedded.stop_postgres(tmp_path)
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
 
 
 @pytest.mark.usefixtures("in_use")

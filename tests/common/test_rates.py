@@ -96,6 +96,33 @@ def test_exports_have_a_smaller_bucket_of_their_own(
     assert client.get(f"/p/{project.slug}/").status_code in (200, 302)
 
 
+def test_what_is_heavy_is_counted_by_person_with_all_their_tokens(
+    project: Project, emil: User, ada: User, settings: Settings
+) -> None:
+    settings.HEAVY_RATE = 1
+    url = f"/api/v1/projects/{project.slug}/results"
+    assert Client().get(url, headers=bearer(emil)).status_code == 200
+    assert Client().get(url, headers=bearer(emil)).status_code == 429
+    assert Client().get(url, headers=bearer(ada)).status_code == 200
+    assert Client().get(API, headers=bearer(emil)).status_code == 200
+
+
+def test_what_is_heavy_is_counted_for_all_of_a_project_and_outsiders_take_nothing_from_it(
+    project: Project, emil: User, ada: User, rita: User, olga: User, settings: Settings
+) -> None:
+    settings.HEAVY_RATE_PROJECT = 2
+    url, olgas = f"/p/{project.slug}/comparisons/votes/", "/p/elsewhere/comparisons/votes/"
+
+    def ask(user: User, where: str = url) -> int:
+        client = Client()
+        client.force_login(user)
+        return client.get(where, {"format": "csv"}).status_code
+
+    assert [ask(olga) for _ in range(4)] == [404] * 4
+    assert [ask(user) for user in (emil, ada, emil)] == [200, 200, 429]
+    assert ask(olga, olgas) == 200, "another project has its own"
+
+
 def test_a_bucket_fills_evenly() -> None:
     assert rates.Taken(60, 0.25, ok=False).retry_s == 1
     assert rates.Taken(6, 0.5, ok=False).retry_s == 5

@@ -1,12 +1,14 @@
 """Secrets in the database are encrypted, with a key that rotates."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from allauth.mfa.models import Authenticator
 from allauth.mfa.totp.internal.auth import TOTP, generate_totp_secret
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.db import connection
+from django.utils import timezone
 
 from apps.accounts.models import Project, User
 from apps.common.errors import Conflict
@@ -59,10 +61,23 @@ def test_a_new_key_reads_what_the_former_sealed_and_seals_it_again(
     assert unseal(Authenticator.objects.get().data["secret"])
 
 
-def test_without_its_key_it_says_what_to_do(channel: Channel, settings: Any) -> None:
+def test_without_its_key_it_says_what_to_do_and_the_rest_is_read(
+    channel: Channel, ana: User, settings: Any
+) -> None:
+    TOTP.activate(ana, generate_totp_secret())
+    before = [*stored(), Authenticator.objects.get().data["secret"]]
     settings.SECRET_KEY = "another" * 8
+    found = Channel.objects.get()
+    assert found.address == "https://example.org"
     with pytest.raises(Conflict, match="SECRET_KEY_FALLBACKS"):
-        Channel.objects.get()
+        _ = found.keys
+    with pytest.raises(CommandError, match="2 were sealed under a key"):
+        call_command("secrets_seal")
+    assert [*stored(), Authenticator.objects.get().data["secret"]] == before
+    found.secret_before, found.secret = found.secret, "whsec_new"
+    found.secret_before_until = timezone.now() + timedelta(days=1)
+    found.save()
+    assert Channel.objects.get().keys == ["whsec_new"]
 
 
 def test_what_was_stored_before_is_read_and_a_changed_value_is_not(channel: Channel) -> None:

@@ -6,14 +6,15 @@ from datetime import timedelta
 import pytest
 from django.test import Client
 from django.utils import timezone
+from pytest_django.fixtures import Settings
 
 from apps.accounts.models import AuditEvent, Membership, Project, Role, User
 from apps.accounts.services import membership_pause, membership_resume
 from apps.common.errors import Conflict, DomainError, Missing, Refused
 from apps.labeling import services
-from apps.labeling.models import Annotator, Vote
+from apps.labeling.models import Annotator, LabelingSettings, Vote
 from apps.labeling.screens.annotators import annotators_list
-from apps.labeling.services import NothingReason
+from apps.labeling.services import NothingReason, eligibility
 from apps.labeling.services.eligibility import (
     annotator_disqualify,
     annotator_limits_set,
@@ -29,6 +30,7 @@ from tests.labeling.pairs import (
     qualified,
     rows_make,
     vote,
+    votes_age,
 )
 
 SignIn = Callable[[User], Client]
@@ -306,6 +308,22 @@ def test_a_daily_cap_of_their_own_stops_a_person_and_only_them(
     vote(project, ana)
     assert reason(project, ana).code == "daily_cap"
     vote(project, ben)
+    leased(project, ben)
+
+
+def test_the_projects_quota_of_answers_stops_everybody_until_they_are_older(
+    project: Project, ana: User, ben: User, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(eligibility, "_COUNT_SECONDS", -1.0)
+    pairs_make(project, votes_quota=2)
+    vote(project, ana)
+    vote(project, ben)
+    nothing = reason(project, ben)
+    assert (nothing.code, "2 answers" in nothing.text) == ("quota", True)
+    settings.PROJECT_VOTES = 1
+    LabelingSettings.objects.update(votes_quota=0)
+    assert reason(project, ben).code == "quota", "the site's holds where the project has none"
+    votes_age(31)
     leased(project, ben)
 
 

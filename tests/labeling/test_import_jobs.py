@@ -1,6 +1,7 @@
 """An import in the background: checked without a trace, in whole or not at all, safe to repeat."""
 
 import csv
+import errno
 import io
 import json
 import re
@@ -773,3 +774,19 @@ def test_no_button_imports_nothing(signed_in: SignedIn, project: Project, emil: 
     page = client.get(f"{ROOT}{job.pk}/").content.decode()
     assert "data-nothing" in page
     assert 'value="start"' not in page
+
+
+def test_a_full_disk_fails_an_import_in_words_and_it_can_be_started_again(
+    project: Project, emil: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    job = checked(upload(project, emil, *rows_make(4)))
+    with monkeypatch.context() as patch:
+        patch.setattr(importing, "file_rows", full)
+        imported(job)
+    assert (job.state, "disk of this server is full" in job.error) == ("failed", True)
+    assert not Comparison.objects.exists()
+    assert imported(job).state == "done"
+    assert Comparison.objects.count() == 4

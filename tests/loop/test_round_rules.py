@@ -404,13 +404,12 @@ def test_money_is_counted_by_prices_and_gpu_hours_by_processes(
     frozen(row)
     run = step_of(row, "reward").run
     now = timezone.now()
-    Run.objects.filter(pk=run.pk).update(
-        state="running", queue="gpu", processes=2, started_at=now - timedelta(hours=2)
-    )
+    Run.objects.filter(pk=run.pk).update(state="running", queue="gpu", processes=2)
+    run.attempts.update(opened_at=now - timedelta(hours=2))
     spent = spent_of(row, round_steps(row))
     assert (round(spent.gpu_hours, 2), round(spent.money, 1)) == (4.0, 16.0)
     assert swept(row).state == "running"
-    Run.objects.filter(pk=run.pk).update(started_at=now - timedelta(hours=2.6))
+    run.attempts.update(opened_at=now - timedelta(hours=1.3), environment={"world_size": 4})
     assert (swept(row).state, row.reason) == ("stopped", "Its budget of money is used up.")
     run.refresh_from_db()
     assert run.command == "stop", "it saves and ends"
@@ -422,12 +421,14 @@ def test_an_attempt_that_was_done_again_counts_too(pipeline: Pipeline, emil: Use
     frozen(row)
     now = timezone.now()
     first = step_of(row, "reward").run
-    Run.objects.filter(pk=first.pk).update(queue="gpu", started_at=now - timedelta(hours=2))
+    Run.objects.filter(pk=first.pk).update(queue="gpu")
+    first.attempts.update(opened_at=now - timedelta(hours=2))
     ended(row, "reward")
     round_act(round=row, action="redo", user=emil, step="reward")
     assert spent_of(row, round_steps(row)).gpu_hours == pytest.approx(2.0, abs=0.01)
     again = step_of(row, "reward").run
-    Run.objects.filter(pk=again.pk).update(queue="gpu", started_at=now - timedelta(hours=1.1))
+    Run.objects.filter(pk=again.pk).update(queue="gpu")
+    again.attempts.update(opened_at=now - timedelta(hours=1.1))
     assert swept(row).reason == "Its budget of GPU hours is used up."
 
 

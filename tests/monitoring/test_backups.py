@@ -3,11 +3,13 @@
 import base64
 import json
 import os
+import subprocess
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
@@ -21,8 +23,13 @@ from apps.monitoring import tasks
 from apps.monitoring.models import BackupReport
 from apps.monitoring.selectors import backups as selectors
 from apps.monitoring.services import backups
-from apps.monitoring.services.backups import making, restoring
-from apps.monitoring.services.backups.database import one_at_a_time
+from apps.monitoring.services.backups import making, proving, restoring
+from apps.monitoring.services.backups.database import (
+    connection_of_owner,
+    one_at_a_time,
+    tables_drop,
+    trial,
+)
 from apps.monitoring.services.backups.encryption import (
     CHUNK,
     EncryptionError,
@@ -285,6 +292,94 @@ def test_a_full_disk_is_told_and_leaves_the_former_backup(dataset, target, store
     assert "is full" in report.error
 
 
+def test_a_file_that_changes_between_its_hash_and_its_copy_takes_no_other_content_away(
+    dataset, target, store, monkeypatch
+):
+    """Two files of one content, one of which a live run changes: the other's copy stays."""
+    store.write_bytes("runs/one/log", b"same")
+    store.write_bytes("runs/two/log", b"same")
+    hashed = making._hashed
+
+    def changes(source: Store, path: str) -> tuple[str, int]:
+        found = hashed(source, path)
+        if path == "runs/two/log" and source.read_bytes(path) == b"same":
+            store.write_bytes(path, b"another line")
+        return found
+
+    monkeypatch.setattr(making, "_hashed", changes)
+    name = made(target).name
+    files = {path: sha256 for path, sha256, _, _ in target.manifest(name)["files"]}
+    assert target.read(target.blob(files["runs/one/log"])) == b"same"
+    assert target.read(target.blob(files["runs/two/log"])) == b"another line"
+    restoring.files_check(target, target.manifest(name))
+
+
+def test_a_damaged_earlier_backup_stops_no_other_and_its_contents_stay(dataset, target, store):
+    old, second = made(target).name, made(target).name
+    store.write_bytes("runs/one/report.json", b"only in the third")
+    third = made(target).name
+    store.delete_file("runs/one/report.json")
+    target.store.write_bytes(f"backups/{second}/manifest.json", b"{}")
+    target.store.write_bytes(f"backups/{third}/manifest.json", b"{}")
+    before = target.blobs()
+    done = made(target, keep=3)
+    assert done.pruned == [old]
+    assert [line.split("/")[1] for line in done.damaged] == [third, second]
+    assert target.blobs() == before, "nobody knows what the damaged one needs"
+    assert "damaged" in " ".join(selectors.backup_warnings())
+
+
+def test_nothing_is_deleted_while_a_restore_is_tried(dataset, target):
+    first = made(target).name
+    with trial():
+        assert made(target, keep=1).pruned == []
+    assert first in target.names()
+    assert first in made(target, keep=1).pruned
+
+
+def test_whatever_goes_wrong_is_kept_without_secrets(dataset, target, monkeypatch):
+    monkeypatch.setenv("REWARD_TOKEN", "hunter2hunter2")
+
+    def broken(*_: Any) -> None:
+        raise RuntimeError("it said hunter2hunter2")
+
+    monkeypatch.setattr(making, "_make", broken)
+    with pytest.raises(RuntimeError):
+        made(target)
+    assert BackupReport.objects.get(kind="made").error == "RuntimeError: it said [secret]"
+    monkeypatch.setattr(proving, "_prove", broken)
+    monkeypatch.setattr(proving, "chosen", lambda *_: "one")
+    with pytest.raises(RuntimeError):
+        backups.restore_prove(target=target, say=quiet)
+    assert BackupReport.objects.get(kind="proven").error == "RuntimeError: it said [secret]"
+
+
+def test_tables_stay_while_the_site_is_connected(transactional_db):
+    reach = connection_of_owner()
+    connection.close()
+    with psycopg.connect(**reach), pytest.raises(Conflict, match="Stop the site"):
+        tables_drop(reach)
+    assert Project.objects.count() == 0, "the tables are there"
+
+
+def test_the_process_that_looks_at_a_restored_site_knows_no_address_of_this_one(
+    tmp_path, monkeypatch, settings
+):
+    given: dict[str, str] = {}
+
+    def runs(argv: list[str], *, env: dict[str, str], **_: Any) -> Any:
+        given.update(env)
+        return subprocess.CompletedProcess(argv, 0, '{"broken": []}\n', "")
+
+    for name in (*proving.ELSEWHERE, "DATABASE_URL"):
+        monkeypatch.setenv(name, "redis://this-site/")
+    monkeypatch.setattr(proving.subprocess, "run", runs)
+    proving._looked_at(tmp_path, lambda role: f"postgresql://{role}@elsewhere/")
+    assert "this-site" not in " ".join(given.values())
+    assert given["VAR_DIR"] == str(tmp_path / "site")
+    assert given["SECRET_KEY"] == settings.SECRET_KEY
+
+
 # An object store, where the site's files and its backups may lie alike.
 
 
@@ -465,11 +560,14 @@ def test_a_backup_is_due_by_its_age_and_a_failed_one_again_after_an_hour(setting
     assert selectors.proof_due(now=now + timedelta(days=30))
 
 
-def test_the_scheduler_makes_what_is_due_once(dataset, target, settings):
+def test_the_scheduler_makes_what_is_due_once(dataset, target, settings, store):
     settings.BACKUP_TARGET, settings.BACKUP_KEEP = target.store.url, 3
     name = tasks.make_backup()
     assert target.names() == [name]
     assert tasks.make_backup() == ""
+    store.write_bytes("erasures/9.json", b"{}")
+    assert tasks.make_backup() == ""
+    assert target.read("erasures/9.json") == b"{}", "it does not wait for the next backup"
     assert AuditEvent.objects.filter(action="backup.made", subject=name).count() == 1
 
 

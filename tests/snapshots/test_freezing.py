@@ -1,6 +1,7 @@
 """Freezing decided pairs into files."""
 
 import datetime as dt
+import errno
 import json
 import time
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from apps.snapshots.services import drafts, freezing
 from apps.snapshots.storage import artifact_store, names_in, read_rows
 from measures.splits import fold_of
 from tests.snapshots.conftest import argument, crowd_make, revote
+from workers.artifacts import StoreUnreachable
 from workers.config import settings_for
 from workers.data.snapshot import read_preferences
 from workers.trainers.reward_data import plan_parts
@@ -379,6 +381,26 @@ def test_a_fault_of_our_own_is_said_in_words(
     assert failed.state == "failed"
     assert "Concord's own" in failed.error
     assert "No space left" in failed.error
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "disk of this server is full"),
+        (StoreUnreachable("the artifact store failed at /srv/x"), "artifact store does not answer"),
+    ],
+)
+def test_a_disk_or_store_that_fails_a_freeze_is_named_and_no_fault_of_ours(
+    project: Project, crowd: list[Comparison], emil: User, monkeypatch, error, words
+) -> None:
+    def broken(*args, **kwargs):
+        raise error
+
+    monkeypatch.setattr(freezing, "preferences_write", broken)
+    failed = run(start(project, emil))
+    assert failed.state == "failed"
+    assert words in failed.error
+    assert "/srv" not in failed.error
 
 
 def test_cancelling_before_a_worker_took_it_ends_it_at_once(

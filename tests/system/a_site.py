@@ -1,5 +1,5 @@
-"""A whole site of its own for a drill: `manage.py up` under a service manager of ours, people who
-vote by API without pause, somebody who opens pages, and a run that trains."""
+"""A whole site of its own for a drill: `manage.py up` under a service manager of ours, more workers
+beside it, people who vote by API and somebody who opens pages."""
 
 import asyncio
 import contextlib
@@ -15,13 +15,14 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import aiohttp
 
 from concord import AsyncClient, ConcordError
+from workers.start import celery_worker
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 240.0
@@ -47,24 +48,11 @@ def temporary_folder() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-class Site:
-    """`manage.py up`, started again when it dies, as a service manager does."""
+class Service:
+    """A program that is started again when it dies, as a service manager does."""
 
-    def __init__(self, var: Path) -> None:
-        self.var = var
-        self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        self.log = var.parent / f"{var.name}.log"
-        self._environment = os.environ | {
-            "VAR_DIR": str(var),
-            "PORT": str(self.port),
-            # Counted as anywhere, and more than any drill asks.
-            "API_RATE": "1000000",
-            "API_RATE_UNKNOWN": "1000000",
-            "HEAVY_RATE": "100000",
-        }
-        for name in ("DATABASE_URL", "DATABASE_OWNER_URL", "REDIS_URL", "CACHE_URL", "PRODUCTION"):
-            self._environment.pop(name, None)
+    def __init__(self, argv: list[str], environment: Mapping[str, str], log: Path) -> None:
+        self._argv, self._environment, self.log = argv, dict(environment), log
         self._wanted = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
         self._manager = threading.Thread(target=self._manage, daemon=True)
@@ -74,13 +62,11 @@ class Site:
         assert self._process is not None
         return self._process.pid
 
-    def __enter__(self) -> "Site":
+    def start(self) -> None:
         self._wanted.set()
         self._manager.start()
-        self.wait_until_well(START_SECONDS)
-        return self
 
-    def __exit__(self, *exc: object) -> None:
+    def stop(self) -> None:
         self._wanted.clear()
         if self._process is not None:
             self._process.terminate()
@@ -91,7 +77,7 @@ class Site:
         with self.log.open("ab") as log:
             while self._wanted.is_set():
                 self._process = subprocess.Popen(
-                    [sys.executable, "manage.py", "up", "--no-demo"],
+                    self._argv,
                     cwd=ROOT,
                     env=self._environment,
                     stdin=subprocess.DEVNULL,
@@ -100,6 +86,63 @@ class Site:
                 )
                 self._process.wait()
                 time.sleep(RESTART_SECONDS)
+
+
+class Site:
+    """`manage.py up` as a service, and as many more training workers as `workers` says, each as on
+    a machine of its own beside it. `environment` is added to that of all of them."""
+
+    def __init__(
+        self, var: Path, environment: Mapping[str, str] | None = None, *, workers: int = 0
+    ) -> None:
+        self.var = var
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.log = var.parent / f"{var.name}.log"
+        self.started_in = 0.0
+        self._own = dict(environment or {})
+        given = os.environ | {
+            "VAR_DIR": str(var),
+            "PORT": str(self.port),
+            # Counted as anywhere, and more than any drill asks.
+            "API_RATE": "1000000",
+            "API_RATE_UNKNOWN": "1000000",
+            "HEAVY_RATE": "100000",
+        }
+        for name in ("DATABASE_URL", "DATABASE_OWNER_URL", "REDIS_URL", "CACHE_URL", "PRODUCTION"):
+            given.pop(name, None)
+        given |= self._own
+        up = [sys.executable, "manage.py", "up", "--no-demo"]
+        self._up = Service(up, given, self.log)
+        self._workers = [self._worker(given, n) for n in range(1, workers + 1)]
+
+    def _worker(self, environment: Mapping[str, str], number: int) -> Service:
+        from apps.common.embedded import redis_socket
+
+        name = f"beside-{number}"
+        work = Path(environment.get("WORK_DIR") or self.var / "work")
+        own = {
+            "REDIS_URL": f"unix://{redis_socket(self.var)}?db=0",
+            "DATABASE_URL": "",
+            "WORK_DIR": str(work.with_name(name)),
+        }
+        argv = list(celery_worker("workers.celery", name, "cpu"))
+        return Service(argv, {**environment, **own}, self.log.with_name(f"{name}.log"))
+
+    @property
+    def pid(self) -> int:
+        return self._up.pid
+
+    def __enter__(self) -> "Site":
+        self._up.start()
+        self.started_in = self.wait_until_well(START_SECONDS)
+        for worker in self._workers:
+            worker.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for service in (*self._workers, self._up):
+            service.stop()
 
     def is_well(self) -> bool:
         try:
@@ -122,10 +165,13 @@ class Site:
         """Django in this process on the site's servers, as the application's role."""
         from apps.common import embedded
 
+        os.environ.update(self._own)
         os.environ["VAR_DIR"] = str(self.var)
         os.environ["PORT"] = str(self.port)
         os.environ["LOG_LEVEL"] = "ERROR"
-        os.environ["DATABASE_URL"] = embedded.postgres_url(self.var, embedded.APPLICATION)
+        os.environ["DATABASE_URL"] = self._own.get("DATABASE_URL") or embedded.postgres_url(
+            self.var, embedded.APPLICATION
+        )
         os.environ["REDIS_URL"] = f"unix://{embedded.redis_socket(self.var)}?db=0"
         os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
         import django
@@ -135,25 +181,25 @@ class Site:
     # --- who runs ---------------------------------------------------------------------------------
 
     def processes(self, *words: str) -> list[int]:
-        """Processes below the supervisor whose command has all the words, parents first."""
-        found, waiting = [], [self.pid]
-        children = _children()
-        while waiting:
-            pid = waiting.pop(0)
-            waiting += children.get(pid, [])
-            if all(word in _command(pid) for word in words):
-                found.append(pid)
-        return found
+        """Processes of the site whose command has all the words, parents first."""
+        roots = [service.pid for service in (self._up, *self._workers)]
+        return [pid for pid in tree(*roots) if all(word in command(pid) for word in words)]
 
     def left_behind(self) -> dict[int, str]:
         """Live processes that know this site's folder or port, wherever they hang."""
         marks = (str(self.var), f"--port {self.port}")
-        commands = {int(p.name): _command(int(p.name)) for p in Path("/proc").glob("[0-9]*")}
         return {
-            pid: command
-            for pid, command in commands.items()
-            if pid != os.getpid() and any(mark in command for mark in marks)
+            pid: command(pid)
+            for pid in (int(path.name) for path in Path("/proc").glob("[0-9]*"))
+            if pid != os.getpid() and any(m in f"{command(pid)} {_environment(pid)}" for m in marks)
         }
+
+    def still_there(self) -> dict[int, str]:
+        """What has not ended some time after the site was stopped."""
+        deadline = time.monotonic() + 20
+        while (left := self.left_behind()) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        return left
 
 
 class Visitor:
@@ -184,18 +230,15 @@ class Visitor:
                 self.failed.append(time.monotonic())
 
 
-class Voters:
-    """People who vote as fast as they are answered, and send again what was not acknowledged."""
+class Players:
+    """Clients of the API in a thread of their own; remembers which answers were errors."""
 
-    def __init__(self, url: str, project: str, tokens: list[str]) -> None:
-        self._url, self._project, self._tokens = url, project, tokens
-        self.acknowledged: list[tuple[float, int]] = []
-        self.replayed = 0
-        self.errors: dict[str, int] = {}
+    def __init__(self) -> None:
+        self.errors: list[tuple[float, int, str]] = []  # when, status (0: no answer), code
         self._stopping = False
         self._thread = threading.Thread(target=lambda: asyncio.run(self._all()), daemon=True)
 
-    def __enter__(self) -> "Voters":
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -204,14 +247,28 @@ class Voters:
         self._thread.join(60)
 
     async def _all(self) -> None:
+        raise NotImplementedError
+
+
+class Voters(Players):
+    """People who vote with a pause in between, and send again what was not acknowledged until it
+    is, also when they are to stop."""
+
+    def __init__(self, url: str, project: str, tokens: list[str], *, pause: float = 0.0) -> None:
+        super().__init__()
+        self._url, self._project, self._tokens, self._pause = url, project, tokens, pause
+        self.acknowledged: list[tuple[float, int]] = []
+        self.replayed = 0
+
+    async def _all(self) -> None:
         await asyncio.gather(*(self._one(n, token) for n, token in enumerate(self._tokens)))
 
     async def _one(self, number: int, token: str) -> None:
         timeout = aiohttp.ClientTimeout(total=20)
         client = AsyncClient(self._url, token, connections=1, tries=1, timeout=timeout.total)
-        pair, turn = None, number
+        pair, turn, asked = None, number, False
         try:
-            while not self._stopping:
+            while not self._stopping or asked:
                 try:
                     if pair is None:
                         pair = (await client.next(self._project)).pair
@@ -219,17 +276,19 @@ class Voters:
                         await asyncio.sleep(0.5)
                         continue
                     side = ("left", "right", "left", "tie")[turn % 4]
+                    asked = True
                     stored = await client.vote(pair, side, active_ms=900, wall_ms=1000)
                 except ConcordError as error:
-                    self.errors[error.code] = self.errors.get(error.code, 0) + 1
-                    if error.code == "lease_lost":
-                        pair = None
+                    self.errors.append((time.monotonic(), error.status, error.code))
+                    if 400 <= error.status < 500:  # lease_lost, say: nothing is stored
+                        pair, asked = None, False
                     await asyncio.sleep(0.1)
                     continue
                 turn += 1
                 self.replayed += stored.replayed
                 self.acknowledged.append((time.monotonic(), stored.vote))
-                pair = stored.pair
+                pair, asked = stored.pair, False
+                await asyncio.sleep(self._pause)
         finally:
             await client.close()
 
@@ -259,17 +318,38 @@ def wait_for(condition: Callable[[], Any], seconds: float, what: str) -> Any:
     return answer
 
 
-def _command(pid: int) -> str:
+def command(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
     except OSError:
         return ""
 
 
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def tree(*roots: int) -> list[int]:
+    """These processes and all below them, parents first."""
+    found, waiting, children = [], list(roots), _children()
+    while waiting:
+        found.append(pid := waiting.pop(0))
+        waiting += children.get(pid, [])
+    return found
+
+
+def _environment(pid: int) -> str:
+    try:
+        text = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return ""
+    return text.replace(b"\0", b" ").decode(errors="replace")
+
+
 def _children() -> dict[int, list[int]]:
     found: dict[int, list[int]] = {}
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            found.setdefault(parent, []).append(int(entry.name))
+            pid = int(entry.name)
+            found.setdefault(parent(pid), []).append(pid)
     return found

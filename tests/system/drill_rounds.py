@@ -15,7 +15,6 @@ import time
 from collections import Counter
 
 from tests.system.a_site import Site, kill, temporary_folder, wait_for
-from tests.system.drill_kills import still_there
 
 STEP_SECONDS = 420.0  # until a step is over after the kills; several starts of torch
 PARTS: dict[str, tuple[str, ...]] = {
@@ -37,7 +36,7 @@ def main() -> None:
         with Site(folder / "var") as site:
             site.connect()
             faults = played(site, only)
-        if left := still_there(site):
+        if left := site.still_there():
             faults.append(f"left behind: {left}")
     print("\n".join(["", *(faults or ["every step was done once"])]))  # noqa: T201
     sys.exit(bool(faults))

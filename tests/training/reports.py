@@ -69,10 +69,10 @@ STEPS = 40
 PLAN = {"steps": STEPS, "step_seconds": 0.01, "checkpoint_every": 5, "hold_after": 12}
 
 
-def undisturbed(seed: int = 3) -> list[float]:
+def undisturbed(seed: int = 3, steps: int = STEPS) -> list[float]:
     """The drill's metric as a run without any problem shows it, by another route than the run."""
     state, values = seed, []
-    for step in range(1, STEPS + 1):
+    for step in range(1, steps + 1):
         state = (state * 6364136223846793005 + 1442695040888963407 + step) % 2**64
         values.append(state / (2**64 - 1))
     return values

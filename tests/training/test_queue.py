@@ -3,18 +3,22 @@
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 from django.utils import timezone
+from pytest_django.fixtures import Settings
 
 from apps.accounts.models import AuditEvent, Project, User
 from apps.common.errors import Conflict, DomainError
 from apps.training import services
 from apps.training.models import Run, RunAttempt
 from apps.training.selectors.queueing import queue_words, span, why_it_waits
+from apps.training.selectors.quotas import gpu_hours_used
+from apps.training.selectors.space import space_used
 from tests.training.conftest import FakeWire, worker_make
 from tests.training.reports import report
 from workers.config import as_trained
@@ -124,6 +128,50 @@ def test_a_quota_holds_a_projects_runs_back_and_lets_others_pass(
     with commits():
         services.quota_set(project=project, runs_at_once=None, user=ada)
     assert sent(wire)[-1] == "mine 2"
+
+
+def gpu_hours_spent(launch: Launch, project: Project, commits: Commits, hours: float) -> Run:
+    """A run that ended a day ago, on two GPUs; another project's, and an older one, beside it."""
+    now = timezone.now()
+    rows = ((project, 1), (Project.objects.create(slug="elsewhere", name="Elsewhere"), 1))
+    for whose, days in (*rows, (project, 40)):
+        run = launch("before", project=whose, queue="gpu")
+        end(run, commits)
+        ended = now - timedelta(days=days)
+        run.attempts.update(
+            opened_at=ended - timedelta(hours=hours / 2),
+            ended_at=ended,
+            environment={"world_size": 2},
+        )
+    return run
+
+
+def test_gpu_hours_of_thirty_days_hold_runs_on_gpus_back_until_they_are_older(
+    launch: Launch, wire: FakeWire, commits: Commits, project: Project, ada: User
+) -> None:
+    wire.workers = [worker_make("all@box", slots=9, queues=("cpu", "gpu"))]
+    gpu_hours_spent(launch, project, commits, 10.0)
+    assert gpu_hours_used(project.pk) == pytest.approx(10.0, abs=0.01)
+    before = len(sent(wire))
+    services.quota_set(project=project, gpu_hours=10, user=ada)
+    held = launch("held", queue="gpu")
+    launch("on a processor")
+    assert sent(wire)[before:] == ["on a processor"]
+    assert "10.0 of its 10 GPU hours" in why_it_waits(held)
+    with commits():
+        services.quota_set(project=project, gpu_hours=11, user=ada)
+    assert sent(wire)[-1] == "held"
+
+
+def test_what_a_project_says_of_itself_does_not_lift_the_quota_of_the_site(
+    launch: Launch, wire: FakeWire, commits: Commits, project: Project, settings: Settings
+) -> None:
+    wire.workers = [worker_make("all@box", slots=9, queues=("cpu", "gpu"))]
+    gpu_hours_spent(launch, project, commits, 10.0)
+    settings.PROJECT_GPU_HOURS, settings.PROJECT_SPACE_GB = 9, 2
+    services.quota_set(project=project, gpu_hours=1000, space_bytes=10**15)
+    assert "of its 9 GPU hours" in why_it_waits(launch("held", queue="gpu"))
+    assert space_used(project).quota == 2 * 10**9
 
 
 def test_the_slot_of_a_worker_of_two_classes_is_given_once_and_by_priority(

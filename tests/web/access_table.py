@@ -127,9 +127,16 @@ ACCOUNTS = [
     page("mfa_generate_recovery_codes", SIGNED_IN),
     page("mfa_add_webauthn", SIGNED_IN),
     page("mfa_remove_webauthn", SIGNED_IN, ok=404, args={"pk": 1}),
+    # Its own token opens it, which this site has not set.
+    *(
+        page(f"scim:{name}", SIGNED_IN, ok=404, expect=anyone(404))
+        for name in ("users", "service-provider-config", "resource-types", "schemas")
+    ),
+    page("scim:users-search", SIGNED_IN, ok=404, expect=anyone(404)),
     page("accounts:sign_in_again", SIGNED_IN, ok=302),  # they have just signed in
     page("accounts:sent_form", SIGNED_IN, ok=302),  # nothing waits
     post("accounts:provider_connect", SIGNED_IN, ok=404),
+    post("accounts:provider_disconnect", SIGNED_IN, ok=404),
     page("accounts:sessions", SIGNED_IN),
     post("accounts:session_end", SIGNED_IN),
     page("accounts:set_up", SIGNED_IN, ok=404, expect=anyone(404)),  # the site has people

@@ -317,8 +317,10 @@ def test_only_an_admin_sets_the_quota_and_a_blank_one_lifts_it(
 ) -> None:
     assert 'name="runs_at_once"' not in signed_in(emil).get("/p/arguments/fleet/").content.decode()
     admin = signed_in(ada)
-    admin.post("/p/arguments/fleet/quota/", {"runs_at_once": "3"})
-    assert RunQuota.objects.get(project=project).runs_at_once == 3
+    admin.post("/p/arguments/fleet/quota/", {"runs_at_once": "3", "gpu_hours": "50"})
+    row = RunQuota.objects.get(project=project)
+    assert (row.runs_at_once, row.gpu_hours) == (3, 50)
+    assert "50 GPU hours of the last 30 days" in admin.get("/p/arguments/fleet/").content.decode()
     assert "0 of the 3 runs" in admin.get("/p/arguments/fleet/").content.decode()
     assert admin.post("/p/arguments/fleet/quota/", {"runs_at_once": "0"}).status_code in (400, 422)
     admin.post("/p/arguments/fleet/quota/", {"runs_at_once": ""})

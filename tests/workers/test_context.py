@@ -1,14 +1,16 @@
 """What a recipe reports and saves through its context."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from workers.artifacts import Store
+from workers.artifacts import ArtifactMissing, Store, StoreUnreachable
 from workers.context import RunContext
 from workers.contract.events import CheckpointSaved, Event, Log, Metrics, Progress, RecipeError
 from workers.contract.jobs import InputRef, JobSpec, Resume
+from workers.train import failure_of
 
 
 @dataclass
@@ -186,3 +188,67 @@ def test_phases_are_told_until_the_first_step(tmp_path: Path, clock) -> None:
     context.phase("fetching the input judge")
     told = [(e.step, e.phase) for e in events if isinstance(e, Progress)]
     assert told == [(0, "loading the models"), (0, "checking"), (1, "training")]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda store: store.exists("a/file"),
+        lambda store: store.read_bytes("a/file"),
+        lambda store: store.get_file("a/file", sha256="0" * 64, cache=Path("cache")),
+        lambda store: store.write_bytes("a/file", b"x"),
+        lambda store: store.written_whole("a/file").__enter__(),
+        lambda store: store.put_file(Path(__file__), "a/file"),
+        lambda store: store.delete_tree("a"),
+    ],
+)
+def test_a_store_whose_mount_is_gone_is_unreachable_and_not_empty(
+    use: Callable[[Store], object], tmp_path: Path
+) -> None:
+    (tmp_path / "artifacts").touch()
+    with pytest.raises(StoreUnreachable) as found:
+        use(Store(str(tmp_path / "artifacts")))
+    failed = failure_of(found.value)
+    assert (failed.kind, failed.retryable) == ("store_unreachable", True)
+
+
+def test_what_is_missing_in_a_store_that_is_there_is_missing(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    assert not store.exists("a/file")
+    with pytest.raises(ArtifactMissing):
+        store.read_bytes("a/file")
+    store.write_bytes("a", b"x")
+    with pytest.raises(NotADirectoryError):
+        store.read_bytes("a/file")
+
+
+def test_a_store_that_is_away_for_a_while_costs_a_run_nothing(
+    tmp_path: Path, clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context, events = make(tmp_path, clock)
+    context.store = Store(str(tmp_path / "artifacts"))
+    (tmp_path / "artifacts").touch()
+    pauses: list[float] = []
+
+    def come_back(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            (tmp_path / "artifacts").unlink()
+
+    monkeypatch.setattr("workers.artifacts.time.sleep", come_back)
+    _save(context, 1, "last")
+    (saved,) = (event for event in events if isinstance(event, CheckpointSaved))
+    assert pauses == [1.0, 2.0, 4.0]
+    assert context.store.get_tree(saved.uri, sha256=saved.sha256, cache=tmp_path).is_dir()
+
+
+def test_a_store_that_stays_away_is_given_up_after_a_minute(
+    tmp_path: Path, clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context, _ = make(tmp_path, clock)
+    context.store = Store(__file__)  # no folder
+    pauses: list[float] = []
+    monkeypatch.setattr("workers.artifacts.time.sleep", pauses.append)
+    with pytest.raises(StoreUnreachable):
+        _save(context, 1, "last")
+    assert sum(pauses) == 60

@@ -49,6 +49,39 @@ def test_a_plain_trainer_is_one_python_process_that_counts_on_its_supervisor() -
     assert rank_environment(spec_of("plain", ONE, 1), machine_of()) == {}
 
 
+SRUN = "srun --job-name concord-{run}-{attempt} --gres 'gpu:{processes}' {command}"
+
+
+def test_a_schedulers_command_starts_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRAINER_TEMPLATE", SRUN)
+    spec = spec_of("torchrun", processes=4, queue="gpu")
+    head = ["srun", "--job-name", f"concord-{spec.run}-1", "--gres", "gpu:4", sys.executable]
+    said = argv(spec)  # no GPU here: the scheduler knows where they are
+    assert said[: len(head)] == head
+    assert said[len(head) :][:3] == ["-m", "workers.launch_ranks", "/w"]
+    assert rank_environment(spec, machine_of()) == {}, "of the other machine nothing is known"
+    assert not hears_signals(spec_of("plain", ONE, 1))
+
+
+@pytest.mark.parametrize(
+    ("template", "why"),
+    [
+        ("srun", "{command} once"),
+        ("srun {command} {command}", "{command} once"),
+        ("srun 'x {command}", "No closing quotation"),
+        ("srun --name {name} {command}", "is one of {command}, {run}"),
+        ("srun --name {run {command}", "is one of"),
+    ],
+)
+def test_a_template_that_cannot_be_filled_is_refused(
+    monkeypatch: pytest.MonkeyPatch, template: str, why: str
+) -> None:
+    monkeypatch.setenv("TRAINER_TEMPLATE", template)
+    kind, fault, words = refusal(spec_of("plain", ONE, 1), machine_of())
+    assert (kind, fault) == ("bad_setting", "machine")
+    assert why in words
+
+
 def test_torchrun_starts_as_many_ranks_as_the_job_says() -> None:
     watch = "-m workers.launch_ranks /w 27.0"
     command = f"{watch} torch.distributed.run --standalone --nproc-per-node 2 {TRAIN} 0"

@@ -54,5 +54,7 @@ def test_a_loop_that_prints_fills_neither_a_batch_nor_the_database(
 )
 def test_secrets_are_left_out(text: str) -> None:
     said = redacted(text, {"REWARD_TOKEN": "hunter2hunter2", "HOME": "/home/emil"})
+    path = "BACKUP_KEY_FILE=/etc/concord/backup.key cannot be read"
+    assert redacted(path, {"BACKUP_KEY_FILE": "/etc/concord/backup.key"}) == path
     assert "[secret]" in said
     assert not any(word in said for word in ("hunter2", "abcdefghij", "pw123"))

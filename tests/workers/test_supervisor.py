@@ -1,5 +1,6 @@
 """The supervisor over a real Redis and a real child: every end has a name, and comes in time."""
 
+import errno
 import json
 import os
 import secrets
@@ -15,6 +16,7 @@ import pytest
 
 from tests.workers.attempt import ROOT
 from tests.workers.supervised import FOR_EVER, Unstalled, Web, lives, state_of, trainers, until
+from workers.artifacts import StoreUnreachable
 from workers.contract import Limits, wire
 from workers.contract.events import RecipeError
 from workers.models.loading import named_model
@@ -272,6 +274,48 @@ def test_a_fault_of_the_supervisor_itself_ends_the_trainer_and_is_reported(
     assert trainers(tmp_path) == []
 
 
+def test_a_store_that_is_away_is_waited_for_before_a_trainer_is_started(
+    supervise: Any, web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "artifacts").touch()
+    held = []
+
+    def renew(lease: Lease) -> str:
+        held.append(trainers(tmp_path))
+        if len(held) == 3:
+            (tmp_path / "artifacts").unlink()
+        return renew_truly(lease)
+
+    renew_truly = Lease.renew
+    monkeypatch.setattr(Lease, "renew", renew)
+    became, _ = supervise({"steps": 3, "step_seconds": 0})
+    assert (became, web.kinds[-1]) == ("done", "Finished")
+    assert held[:3] == [[], [], []], "the lease was kept meanwhile"
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "retryable"),
+    [(errno.ENOSPC, "disk_full", False), (errno.EIO, "store_unreachable", True)],
+)
+def test_a_disk_that_fails_the_supervisor_is_the_machines_fault(
+    supervise: Any,
+    web: Web,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    kind: str,
+    retryable: bool,
+) -> None:
+    def fail(*_: Any) -> None:
+        if number == errno.EIO:
+            raise StoreUnreachable("the artifact store failed")
+        raise OSError(number, "No space left on device")
+
+    monkeypatch.setattr(Supervisor, "_train", fail)
+    supervise(FOR_EVER)
+    assert (web.last.kind, web.last.fault) == (kind, "machine")
+    assert web.last.retryable == retryable
+
+
 SUPERVISE = """
 import os, sys, time
 from pathlib import Path
@@ -302,6 +346,70 @@ def test_a_killed_supervisor_takes_even_a_stopped_trainer_along(
             until(lambda: state_of(trainer) == "T")
         supervisor.kill()
     until(lambda: not lives(trainer))
+
+
+# What stands in for Slurm: the command runs in a session of its own, as on another machine, where
+# nothing but standard input tells that srun has ended.
+SRUN = """
+import os, subprocess, sys, threading
+started = subprocess.Popen(sys.argv[2:], stdin=subprocess.PIPE, start_new_session=True)
+open(sys.argv[1], "w").write(str(os.getpid()))
+def hand_on():
+    while block := os.read(0, 4096):
+        started.stdin.write(block)
+        started.stdin.flush()
+    started.stdin.close()
+threading.Thread(target=hand_on, daemon=True).start()
+sys.exit(started.wait())
+"""
+
+
+@pytest.fixture
+def srun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the scheduler's command writes its process id."""
+    (tmp_path / "srun.py").write_text(SRUN)
+    words = f"{sys.executable} {tmp_path}/srun.py {tmp_path}/{{run}}.pid {{command}}"
+    monkeypatch.setenv("TRAINER_TEMPLATE", words)
+    return tmp_path
+
+
+def test_a_run_by_a_schedulers_command_goes_well_and_is_stopped(
+    supervise: Any, web: Web, srun: Path
+) -> None:
+    became, job = supervise({"steps": 5, "step_seconds": 0})
+    assert (became, web.kinds[-1]) == ("done", "Finished")
+    assert (srun / f"{job.run}.pid").exists()
+
+
+def test_a_stop_reaches_a_trainer_behind_a_schedulers_command(
+    supervise: Any, web: Web, srun: Path
+) -> None:
+    run = f"scheduled-{time.time_ns()}"
+    web.after = (3, lambda: web.redis.set(wire.control_key(run), "stop", ex=60))
+    supervise(FOR_EVER, run=run, limits=Limits(lease_s=2, grace_s=20, stop_s=20, max_s=60))
+    assert web.last.stopped_early
+    assert web.kinds[-2] == "CheckpointSaved"
+
+
+def test_a_trainer_ends_with_a_schedulers_command_that_is_killed(
+    supervise: Any, web: Web, srun: Path
+) -> None:
+    run = f"scheduled-{time.time_ns()}"
+
+    def kill() -> None:
+        (trainer,) = (pid for pid in trainers(srun) if b"srun" not in _command(pid))
+        seen.append(trainer)
+        os.kill(int((srun / f"{run}.pid").read_text()), signal.SIGKILL)
+
+    seen: list[int] = []
+    web.after = (3, kill)
+    supervise(FOR_EVER, run=run)
+    assert (web.last.kind, web.last.retryable) == ("killed", True)
+    until(lambda: not lives(seen[0]))
+
+
+def _command(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 def test_what_a_trainer_leaves_behind_ends_with_it(supervise: Any, web: Web) -> None:

@@ -7,6 +7,7 @@ The lease is kept until the web side has every event: an attempt whose outcome i
 way must not be taken for a lost one.
 """
 
+import errno
 import json
 import logging
 import os
@@ -16,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from workers.artifacts import Store
+from workers.artifacts import Store, StoreUnreachable
 from workers.contract.events import Cancelled, Event, Failed, Fault, Log
 from workers.contract.jobs import PLAIN, JobSpec, Limits, spec_to_json
 from workers.contract.wire import ContractError, is_run_id
@@ -119,6 +120,7 @@ class Timing:
 
 
 TICK_S = 0.1
+STORE_PATIENCE_S = 60.0
 log = logging.getLogger(__name__)
 
 
@@ -129,6 +131,16 @@ class _Ending:
     word: str
     kill_at: float
     last_word: Event
+
+
+def _why(error: Exception) -> Failed:
+    """What kept us from supervising, and whose turn it is."""
+    text = f"{type(error).__name__}: {error}"[:2000]
+    if isinstance(error, StoreUnreachable):
+        return Failed("store_unreachable", Fault.MACHINE, str(error)[:2000], retryable=True)
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return Failed("disk_full", Fault.MACHINE, text)
+    return Failed("worker_error", Fault.BUG, text, retryable=True)
 
 
 def _is_no_cause(outcome: Event) -> bool:
@@ -205,10 +217,7 @@ class Supervisor:
             except Exception as error:
                 log.exception("%s/%s: supervising failed", self._spec.run, self._spec.attempt)
                 self._kill_trainer()
-                text = f"{type(error).__name__}: {error}"
-                self._spool.close_with(
-                    Failed("worker_error", Fault.BUG, text[:2000], retryable=True)
-                )
+                self._spool.close_with(_why(error))
             self._store_files()
             return self._drain()
         finally:
@@ -245,9 +254,22 @@ class Supervisor:
         """An attempt starts once. Events of this one exist: its worker died, and a Redis that lost
         its memory let us claim it again."""
         store = Store(self._spec.artifacts_url)
-        if not self._spool.path.exists() and store.exists(self._stored(EVENTS_FILE)):
+        if not self._spool.path.exists() and self._is_stored(store, self._stored(EVENTS_FILE)):
             self._spool.path.write_bytes(store.read_bytes(self._stored(EVENTS_FILE)))
         return self._spool.path.exists() and self._spool.path.stat().st_size > 0
+
+    def _is_stored(self, store: Store, name: str) -> bool:
+        """Whether the store has it, asked for a while where it does not answer; the lease is kept
+        meanwhile."""
+        give_up_at = self._clock() + STORE_PATIENCE_S
+        while True:
+            try:
+                return store.exists(name)
+            except StoreUnreachable:
+                self._keep_lease()
+                if self._ending or self._leaving() or self._clock() > give_up_at:
+                    raise
+            time.sleep(self._timing.retry_s)
 
     def _train(self) -> None:
         job = self._folder / "job.json"

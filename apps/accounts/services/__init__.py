@@ -4,6 +4,7 @@ from apps.accounts.services.audit import audit_record
 from apps.accounts.services.audit_export import audit_jsonl
 from apps.accounts.services.claims import (
     claims_apply,
+    provider_disconnect,
     provider_person_create,
     provider_person_take_over,
     provider_record,
@@ -50,6 +51,12 @@ from apps.accounts.services.projects import (
     project_restore,
     project_set_up,
 )
+from apps.accounts.services.provisioning import (
+    Provisioned,
+    person_change,
+    person_deprovision,
+    person_provision,
+)
 from apps.accounts.services.second_factor import (
     second_factor_failed,
     second_factor_record,
@@ -60,6 +67,7 @@ from apps.accounts.services.tokens import TOKEN_MAX_DAYS, token_create, token_re
 
 __all__ = [
     "TOKEN_MAX_DAYS",
+    "Provisioned",
     "access_refused",
     "addresses_read",
     "audit_jsonl",
@@ -83,8 +91,11 @@ __all__ = [
     "password_changed",
     "password_link_make",
     "people_invite",
+    "person_change",
     "person_data",
+    "person_deprovision",
     "person_erase",
+    "person_provision",
     "profile_changed",
     "project_archive",
     "project_change",
@@ -92,6 +103,7 @@ __all__ = [
     "project_delete",
     "project_restore",
     "project_set_up",
+    "provider_disconnect",
     "provider_person_create",
     "provider_person_take_over",
     "provider_record",

@@ -102,7 +102,7 @@ def fits(sealed: dict[str, Any], values: dict[str, Any], salts: dict[str, str]) 
     for name, value in sealed.items():
         if name in salts:
             whole &= salted_sha256(salts[name], values.get(name)) == value
-        elif values.get(name) is None and value is not None:
+        elif values.get(name) in (None, "") and value not in (None, ""):  # a subject is "" then
             erased = True
         else:
             whole &= values.get(name) == value

@@ -17,7 +17,7 @@ from django.db import transaction
 
 from apps.accounts.models import AuditCursor, AuditEvent, AuditLink, User
 from apps.accounts.services.audit import audit_record
-from apps.accounts.services.audit_chain import FIRST, fits, hashed, line_sha256
+from apps.accounts.services.audit_chain import ERASED, FIRST, fits, hashed, line_sha256
 from apps.common.errors import Unavailable
 
 _READ = 1_000
@@ -62,23 +62,38 @@ def _text(line: Line) -> bytes:
 
 
 def lines_verify(lines: Iterable[bytes]) -> tuple[int, list[str]]:
-    """(how many lines, what is wrong with which), from the file alone."""
+    """(how many lines, what is wrong with which), from the file alone. Texts may be gone where an
+    erasure that stands in the file too took them."""
     wrong, n, last = [], 0, None
+    erasures: set[int] = set()
+    erased: list[tuple[int, dict[str, Any], int | None]] = []
     for n, text in enumerate(lines, start=1):
         try:
             line = json.loads(text)
             said, position = line["hashed"], line["position"]
             if last is not None and (position, line["before"]) != (last[0] + 1, last[1]):
                 wrong.append(f"line {n}: it does not follow the line before")
+            elif position == 1 and line["before"] != FIRST:
+                wrong.append(f"line {n}: it is not where a chain begins")
             if said is None:
                 wrong.append(f"line {n}: the event was deleted")
             elif line_sha256(line["before"], said) != line["sha256"]:
                 wrong.append(f"line {n}: event {said['id']} is not what was sealed")
-            elif fits(said["sealed"], line["values"], line["salts"]) is False:
-                wrong.append(f"line {n}: a text of event {said['id']} is not what was sealed")
+            elif not (whole := fits(said["sealed"], line["values"], line["salts"])):
+                if whole is None:
+                    erased.append((n, said, line["erased_by"]))
+                else:
+                    wrong.append(f"line {n}: a text of event {said['id']} is not what was sealed")
+            elif said["action"] in ERASED:
+                erasures.add(said["id"])
             last = position, line["sha256"]
         except (ValueError, KeyError, TypeError, AttributeError):
             wrong.append(f"line {n}: it cannot be read")
+    wrong += [
+        f"line {n}: texts of event {said['id']} are gone, and no erasure in the file took them"
+        for n, said, by in erased
+        if by not in erasures
+    ]
     return n, wrong
 
 

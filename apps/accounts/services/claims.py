@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from allauth.mfa.models import Authenticator
+from allauth.socialaccount.models import SocialAccount
 from django.conf import settings
 from django.db import transaction
 
@@ -13,6 +14,7 @@ from apps.accounts.models import BrowserSession, Membership, Project, User
 from apps.accounts.services.audit import audit_record
 from apps.accounts.services.memberships import membership_remove, membership_set
 from apps.accounts.services.people import password_changed, user_create, user_rights_set
+from apps.accounts.services.second_factor import second_factor_record
 from apps.accounts.services.sessions import sessions_end
 from apps.common.environment import CREATE_PROJECTS, ROLES, SITE_ADMIN, ClaimRule
 from apps.common.errors import DomainError
@@ -118,8 +120,17 @@ def provider_person_take_over(*, user: User) -> None:
     user.set_unusable_password()
     user.save(update_fields=["password"])
     password_changed(user=user, by=None)
-    Authenticator.objects.filter(user=user).delete()
+    SocialAccount.objects.filter(user=user).delete()  # the comer's own is connected afterwards
+    for factor in Authenticator.objects.filter(user=user):
+        factor.delete()
+        second_factor_record(action="second_factor.removed", user=user, by=None, kind=factor.type)
     sessions_end(sessions=BrowserSession.objects.filter(user=user), by=None)
+
+
+@transaction.atomic
+def provider_disconnect(*, user: User) -> None:
+    SocialAccount.objects.filter(user=user).delete()
+    provider_record(action="user.provider_disconnected", user=user)
 
 
 def provider_record(*, action: str, user: User | None, **details: Any) -> None:

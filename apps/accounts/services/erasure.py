@@ -16,16 +16,13 @@ from typing import Any
 
 from django.apps import apps
 from django.conf import settings
-from django.contrib.auth import SESSION_KEY
 from django.contrib.postgres.fields import ArrayField
-from django.contrib.sessions.models import Session
 from django.db import connection, models, transaction
 from django.utils import timezone
 
 from apps.accounts.models import (
     ApiToken,
     AuditEvent,
-    BrowserSession,
     Invitation,
     Membership,
     Notice,
@@ -36,6 +33,7 @@ from apps.accounts.models import (
 )
 from apps.accounts.services.audit import audit_record
 from apps.accounts.services.audit_chain import ERASED
+from apps.accounts.services.sessions import sessions_drop
 from apps.common import registry
 from apps.common.errors import Conflict, DomainError
 from apps.common.registry import ErasureWish
@@ -111,7 +109,9 @@ class Identifiers:
         names = {user.username, user.display_name, user.get_full_name()}
         names |= {user.first_name, user.last_name}
         names = {name.strip() for name in names} - {""}
-        sure = {name for name in names if not name.isalpha()} | ({user.email} - {""})
+        # A name of digits alone is short too: as a number it may stand for anything.
+        plain = {name for name in names if name.isalpha() or not any(c.isalpha() for c in name)}
+        sure = (names - plain) | ({user.email} - {""})
         return cls(tuple(sorted(sure, key=len, reverse=True)), tuple(sorted(names - sure)))
 
     @property
@@ -286,7 +286,7 @@ def person_erase(*, user: User, by: User | None, votes: str, remarks: str) -> Au
         audit_record(action="person.erasure_done", actor=by, subject=user, details=dict(parts))
         with connection.cursor() as cursor:
             cursor.execute("select set_config('concord.erasing', '', true)")
-        transaction.on_commit(lambda: erasure_write(user, wish))
+        transaction.on_commit(lambda: erasure_write(user, wish), robust=True)
     return event
 
 
@@ -318,14 +318,13 @@ def _require_erasable(user: User, by: User | None) -> None:
 def _account_empty(user: User, at: datetime) -> None:
     """The row without anything that says who it was, and nothing beside it."""
     email = user.email
-    _forget_sessions(user)
+    sessions_drop(user)
     for model in apps.get_models():  # addresses, factors, accounts elsewhere, Django's admin log
         if model._meta.app_label in SIDE:
             for field in model._meta.fields:
                 if field.remote_field is not None and field.related_model is User:
                     model._base_manager.filter(**{field.name: user}).delete()
     ApiToken.objects.filter(user=user).delete()
-    BrowserSession.objects.filter(user=user).delete()
     Membership.objects.filter(user=user).delete()
     Notice.objects.filter(user=user).delete()
     NoticesSeen.objects.filter(user=user).delete()
@@ -337,7 +336,7 @@ def _account_empty(user: User, at: datetime) -> None:
     user.user_permissions.clear()
     user.username = f"erased-{user.pk}"
     user.first_name = user.last_name = user.email = user.display_name = ""
-    user.language = user.time_zone = ""
+    user.language = user.time_zone = user.scim_external_id = ""
     user.theme = "system"
     user.is_active = user.is_staff = user.is_superuser = user.may_create_projects = False
     user.admin_by_claim = user.creates_by_claim = False
@@ -348,18 +347,6 @@ def _account_empty(user: User, at: datetime) -> None:
 
 
 SIDE = frozenset({"account", "socialaccount", "mfa", "usersessions", "admin"})
-
-
-def _forget_sessions(user: User) -> int:
-    """Ends every session of theirs, also one that no `BrowserSession` knows."""
-    from importlib import import_module
-
-    store, n = import_module(settings.SESSION_ENGINE).SessionStore, 0
-    for row in Session.objects.filter(expire_date__gt=timezone.now()).iterator(chunk_size=_PART):
-        if str(row.get_decoded().get(SESSION_KEY, "")) == str(user.pk):
-            store(row.session_key).delete()
-            n += 1
-    return n
 
 
 # --- asked for by the person ----------------------------------------------------------------------

@@ -126,7 +126,29 @@ def user_create(
         ) from None
     password = secrets.token_urlsafe(12) if password is None else password
     user.set_password(password)
-    if User.objects.filter(username__iexact=username).exists():
+    _save(user)
+    audit_record(action="user.created", actor=None, subject=user)
+    return user, password
+
+
+@transaction.atomic
+def user_change(*, user: User, by: User | None, **fields: str) -> None:
+    """Change columns of an account by another program; the names of what changed are recorded.
+    Errors as `user_create`."""
+    changed = {name: value for name, value in fields.items() if getattr(user, name) != value}
+    if not changed:
+        return
+    for name, value in changed.items():
+        setattr(user, name, value.strip().lower() if name == "email" else value.strip())
+    _save(user)
+    details = {"fields": ", ".join(sorted(changed))}
+    audit_record(action="user.changed", actor=by, subject=user, details=details)
+
+
+def _save(user: User) -> None:
+    """Raises `DomainError` naming the field; `Conflict` where somebody has the name or address."""
+    username = user.username
+    if User.objects.filter(username__iexact=username).exclude(pk=user.pk).exists():
         raise _name_taken(username)
     try:
         user.full_clean()
@@ -142,8 +164,6 @@ def user_create(
     except IntegrityError as error:  # somebody took it in the same moment
         by_email = "user_email" in str(error)
         raise _email_taken() if by_email else _name_taken(username) from None
-    audit_record(action="user.created", actor=None, subject=user)
-    return user, password
 
 
 def _name_taken(username: str) -> Conflict:
@@ -182,7 +202,7 @@ def set_up_token() -> str:
 
 
 @transaction.atomic
-def user_activate(*, user: User, active: bool, by: User) -> None:
+def user_activate(*, user: User, active: bool, by: User | None) -> None:
     """A deactivated person is out with the next request, tokens too; what they did stays."""
     if user.is_imported:
         raise Conflict(f"{user} was imported and cannot sign in.", code="imported")
@@ -190,6 +210,8 @@ def user_activate(*, user: User, active: bool, by: User) -> None:
         raise Conflict("They were erased and cannot sign in.", code="erased")
     if user == by:
         raise Conflict("Somebody else has to deactivate you.", code="yourself")
+    if user.is_active and not active:
+        _require_another_admin(user)
     if user.is_active != active:
         user.is_active = active
         user.save(update_fields=["is_active"])
@@ -204,17 +226,18 @@ def user_rights_set(
     site_admin: bool,
     creates: bool,
     by: User | None,
-    admin_by_claim: bool = False,
-    creates_by_claim: bool = False,
+    admin_by_claim: bool | None = None,
+    creates_by_claim: bool | None = None,
 ) -> None:
     """Whether the person administers the site, and whether they may create projects; `…_by_claim`:
-    a claim of the sign-in provider gave it, and its absence takes it back."""
-    others = User.objects.filter(is_superuser=True, is_active=True).exclude(pk=user.pk)
-    if user.is_superuser and not site_admin and not others.exists():
-        raise Conflict(
-            f"{user} is the last administrator of the site. Make somebody else one first.",
-            code="last_admin",
-        )
+    a claim of the sign-in provider gave it, and its absence takes it back. None: as it was, of a
+    right that stays, else by hand."""
+    if admin_by_claim is None:
+        admin_by_claim = user.admin_by_claim and site_admin == user.is_superuser
+    if creates_by_claim is None:
+        creates_by_claim = user.creates_by_claim and creates == user.may_create_projects
+    if not site_admin:
+        _require_another_admin(user)
     before = user.is_superuser, user.may_create_projects
     user.is_superuser = user.is_staff = site_admin
     user.may_create_projects = creates
@@ -224,6 +247,15 @@ def user_rights_set(
     if before != (site_admin, creates):
         details = {"site_admin": site_admin, "may_create_projects": creates}
         audit_record(action="user.rights_changed", actor=by, subject=user, details=details)
+
+
+def _require_another_admin(user: User) -> None:
+    others = User.objects.filter(is_superuser=True, is_active=True).exclude(pk=user.pk)
+    if user.is_superuser and not others.exists():
+        raise Conflict(
+            f"{user} is the last administrator of the site. Make somebody else one first.",
+            code="last_admin",
+        )
 
 
 def password_link_make(*, user: User, by: User, project: Project | None = None) -> str:

@@ -12,19 +12,25 @@ from typing import IO, Any
 
 from django.apps import apps
 from django.conf import settings
-from django.contrib.auth import SESSION_KEY
-from django.contrib.sessions.models import Session
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models
 from django.db.models import Q
-from django.utils import timezone
 
 from apps.accounts.models import Invitation, User
 from apps.accounts.services.audit import audit_record
 from apps.common.row_files import scratch_file
 
 # Columns that stay out, by their end: hashes of what opens something, and secrets.
-SECRET = ("password", "sha256", "secret", "secret_before", "share_key", "salts", "sealed", "data")
+SECRET = (
+    "password",
+    "sha256",
+    "secret",
+    "secret_before",
+    "share_key",
+    "salts",
+    "sealed",
+    "session_key",
+)
 LEFT_OUT = {
     "labeling_slot.kind": "would tell which pairs are gold or repeats",
     "labeling_vote": "the same rows as labeling_answer",
@@ -34,7 +40,6 @@ _PART = 1_000
 README = """What {site} holds of the person with the account number {number}.
 
 profile.json     the account itself
-sessions.jsonl   when the sessions that are open now end
 invitations.jsonl  invitations to the account's e-mail address
 tables/*.jsonl   every table that points at the account, a row a line; "as" names the columns by
                  which it does. Tokens are without their hashes, passwords and second factors are
@@ -48,7 +53,6 @@ def person_data(*, user: User, by: User) -> IO[bytes]:
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("README.txt", README.format(site=settings.SITE_URL, number=user.pk))
         archive.writestr("profile.json", _json(_row(user, []), indent=1))
-        rows += _lines(archive, "sessions", _sessions(user))
         sent = Invitation.objects.filter(email__iexact=user.email).exclude(email="")
         rows += _lines(archive, "invitations", (_row(one, ["email"]) for one in sent))
         for model, names in tables_of_people():
@@ -88,12 +92,6 @@ def _row(row: models.Model, names: list[str]) -> dict[str, Any]:
         for field in row._meta.concrete_fields
         if not field.attname.endswith(SECRET) and f"{table}.{field.attname}" not in LEFT_OUT
     }
-
-
-def _sessions(user: User) -> Iterator[dict[str, Any]]:
-    for row in Session.objects.filter(expire_date__gt=timezone.now()).iterator(chunk_size=_PART):
-        if str(row.get_decoded().get(SESSION_KEY, "")) == str(user.pk):
-            yield {"ends": row.expire_date}
 
 
 def _lines(archive: zipfile.ZipFile, name: str, rows: Iterator[dict[str, Any]]) -> int:

@@ -5,6 +5,8 @@ from datetime import timedelta
 from importlib import import_module
 
 from django.conf import settings
+from django.contrib.auth import SESSION_KEY
+from django.contrib.sessions.models import Session
 from django.db import transaction
 from django.utils import timezone
 
@@ -26,6 +28,15 @@ def session_seen(*, user: User, session_key: str, address: str, browser: str) ->
 def session_forget(*, session_key: str | None) -> None:
     """The session ended by itself: signed out, idle, or under another key from now on."""
     BrowserSession.objects.filter(session_key=session_key or "").delete()
+
+
+def sessions_drop(user: User) -> None:
+    """End every session of theirs, also one that no `BrowserSession` knows, without an event."""
+    store = import_module(settings.SESSION_ENGINE).SessionStore
+    for row in Session.objects.filter(expire_date__gt=timezone.now()).iterator(chunk_size=1_000):
+        if row.get_decoded().get(SESSION_KEY) == str(user.pk):
+            store().delete(row.session_key)
+    BrowserSession.objects.filter(user=user).delete()
 
 
 @transaction.atomic

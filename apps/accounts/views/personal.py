@@ -1,7 +1,6 @@
 """A person's data: given to them, and erased."""
 
 from django.contrib import messages
-from django.core.exceptions import PermissionDenied
 from django.http import FileResponse, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.translation import gettext
@@ -11,16 +10,13 @@ from django.views.decorators.http import require_http_methods, require_POST
 from apps.accounts import services
 from apps.accounts.forms import ErasureForm
 from apps.accounts.models import User
-from apps.accounts.reauthentication import fresh_sign_in_required
+from apps.accounts.reauthentication import fresh_sign_in_required, posted
+from apps.accounts.views.site import site_admins_only
 from apps.common import registry
 from apps.common.errors import DomainError
 from apps.common.http import Request
 
 # Exports and erasures of personal data: whoever asks must have proved lately who they are.
-
-
-def _is_site_admin(request: Request) -> bool:
-    return request.user.is_superuser
 
 
 @never_cache
@@ -33,10 +29,10 @@ def own_data(request: Request) -> FileResponse:
 
 @never_cache
 @require_POST
-@fresh_sign_in_required(when=_is_site_admin)
+@site_admins_only
+@fresh_sign_in_required
 def person_data(request: Request, user_id: int) -> FileResponse:
     """The same of somebody else, by an administrator of the site on their behalf."""
-    _require_site_admin(request)
     return _zip(get_object_or_404(User, pk=user_id), request.user)
 
 
@@ -55,10 +51,10 @@ def erasure_ask(request: Request) -> HttpResponse:
 
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
-@fresh_sign_in_required(when=lambda request: request.method == "POST" and _is_site_admin(request))
+@site_admins_only
+@fresh_sign_in_required(when=posted)
 def person_erase(request: Request, user_id: int) -> HttpResponse:
     """What it would change, then the erasure."""
-    _require_site_admin(request)
     person = get_object_or_404(User, pk=user_id, erased_at=None)
     form = ErasureForm(request.POST or None, person=person)
     if request.method == "POST" and form.is_valid():
@@ -92,8 +88,3 @@ def _zip(person: User, by: User) -> FileResponse:
         filename=f"person-{person.pk}.zip",
         content_type="application/zip",
     )
-
-
-def _require_site_admin(request: Request) -> None:
-    if not _is_site_admin(request):
-        raise PermissionDenied("This page is for administrators of the site.")

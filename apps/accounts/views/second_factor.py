@@ -16,8 +16,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.cache import never_cache
 
-from apps.accounts.api_auth import lacks_second_factor
-from apps.accounts.reauthentication import fresh_sign_in_required
+from apps.accounts.reauthentication import fresh_sign_in_required, lacks_second_factor
 from apps.common.refusals import log_denied
 
 

@@ -154,3 +154,22 @@ def provider_connect(request: Request) -> HttpResponse:
         raise Http404("no provider")
     request.session[CONNECTING] = True
     return redirect(provider_url(process="connect"))
+
+
+@require_POST
+@fresh_sign_in_required
+def provider_disconnect(request: Request) -> HttpResponse:
+    """The same person signs in without the provider from now on; if there is no other way, not."""
+    user = request.user
+    if not is_linked(user):
+        raise Http404("not connected")
+    passkeys = Authenticator.objects.filter(user=user, type=Authenticator.Type.WEBAUTHN)
+    if settings.OIDC_ONLY and not user.is_superuser:
+        messages.error(request, gettext("This site lets people in by the provider alone."))
+    elif not user.has_usable_password() and not passkeys.exists():
+        words = gettext("You could not sign in any more: set a password or a passkey first.")
+        messages.error(request, words)
+    else:
+        services.provider_disconnect(user=user)
+        messages.success(request, gettext("Disconnected: it no longer opens your account."))
+    return redirect("accounts:account")

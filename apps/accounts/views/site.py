@@ -7,7 +7,7 @@ from typing import Any
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
-from django.http import HttpResponse, StreamingHttpResponse
+from django.http import HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
@@ -18,14 +18,15 @@ from apps.accounts.models import BrowserSession, User
 from apps.accounts.reauthentication import fresh_sign_in_required
 from apps.common.errors import DomainError
 from apps.common.http import Request
-from apps.common.row_files import MEDIA
+from apps.common.row_files import MEDIA, Export, download_response
 
 PER_PAGE = 50
+View = Callable[..., HttpResponseBase]
 
 
-def _administrators(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+def site_admins_only(view: View) -> View:
     @wraps(view)
-    def inner(request: Request, *args: Any, **kwargs: Any) -> HttpResponse:
+    def inner(request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
         if not request.user.is_superuser:
             raise PermissionDenied("This page is for administrators of the site.")
         return view(request, *args, **kwargs)
@@ -47,31 +48,23 @@ def _page(request: Request, status: int = 200, **context: object) -> HttpRespons
 
 
 @require_safe
-@_administrators
+@site_admins_only
 def people(request: Request) -> HttpResponse:
     return _page(request)
 
 
 @require_safe
+@site_admins_only
+@fresh_sign_in_required
 def audit_log(request: Request) -> HttpResponseBase:
     """Every sealed event of the site with the hashes of the chain, as JSON Lines."""
-    if not request.user.is_superuser:
-        raise PermissionDenied("This page is for administrators of the site.")
-    return audit_response(request.user, request.GET.get("after", ""))
-
-
-def audit_response(by: User, after: str) -> StreamingHttpResponse:
-    response = StreamingHttpResponse(
-        services.audit_jsonl(by=by, after=int(after) if after.isdecimal() else 0),
-        content_type=MEDIA["jsonl"],
-    )
-    response["Content-Disposition"] = 'attachment; filename="audit-log.jsonl"'
-    return response
+    lines = services.audit_jsonl(by=request.user)
+    return download_response(Export("audit-log.jsonl", MEDIA["jsonl"], lines))
 
 
 @never_cache
 @require_POST
-@_administrators
+@site_admins_only
 @fresh_sign_in_required
 def person(request: Request, user_id: int) -> HttpResponse:
     """What the pressed button says: deactivate, reactivate, rights, end the sessions, take lost

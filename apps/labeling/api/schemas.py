@@ -54,8 +54,8 @@ class PairOut(Schema):
 
 class NothingOut(Schema):
     code: str = Field(
-        description="empty, paused, guideline, qualification, daily_cap, held, yours_done or "
-        "all_done"
+        description="empty, paused, quota, consent, guideline, qualification, daily_cap, held, "
+        "audits_done, yours_done or all_done"
     )
     message: str
     back_at: datetime | None = Field(None, description="for held: when the first comes back")
@@ -253,6 +253,7 @@ class LabelingSettingsOut(Schema):
     fast_ms: int
     vote_price: float
     label_budget: float
+    votes_quota: int = Field(description="answers that are taken in 30 days; 0: no limit")
     currency: str
     skips_to_review: int
     show_tie: bool
@@ -317,6 +318,7 @@ class LabelingSettingsIn(Schema):
     fast_ms: int | None = None
     vote_price: float | None = None
     label_budget: float | None = None
+    votes_quota: int | None = None
     currency: str | None = None
     skips_to_review: int | None = None
     show_tie: bool | None = None

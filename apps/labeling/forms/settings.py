@@ -30,6 +30,7 @@ _LABELS = {
     "fast_ms": "Flag answers faster than (seconds)",
     "vote_price": "Price of a vote",
     "label_budget": "Budget for votes",
+    "votes_quota": "Most answers in 30 days",
     "currency": "Currency",
     "random_share": "Share drawn at random (%)",
     "gold_share": "Share of gold pairs (%)",
@@ -76,6 +77,8 @@ _HELP = {
     "fast_ms": "Answers faster than this are counted on the annotators’ pages; 0: none.",
     "vote_price": "For the cost per accepted comparison; 0: not stated.",
     "label_budget": "In the same currency; an incident opens at 90 % of it. 0: not stated.",
+    "votes_quota": "After so many nobody is given another pair until the oldest are 30 days old; "
+    "pairs in people's hands can be answered. 0: no limit.",
     "currency": "Three letters, such as EUR.",
     "random_share": "Of the queue; the rest goes by priority. Never zero: agreement is "
     "computed on what was drawn at random.",

@@ -108,6 +108,9 @@ class LabelingSettings(Stamped):
     label_budget = models.FloatField(
         default=0.0, db_default=0.0, help_text="for all votes, in `currency`; 0: not stated"
     )
+    votes_quota = models.PositiveIntegerField(
+        default=0, db_default=0, help_text="answers that are taken in 30 days; 0: no limit"
+    )
     currency = models.CharField(max_length=3, default="EUR", db_default="EUR")
     skips_to_review = models.PositiveSmallIntegerField(default=3)
     acknowledge_guidelines = models.BooleanField(default=True)

@@ -94,6 +94,7 @@ class Look:
 
 LOOKS = {
     "paused": Look("pause", "warn", _("paused")),
+    "quota": Look("pause", "warn", _("no more answers for now")),
     "consent": Look("book-open", "warn", _("something to agree to")),
     "guideline": Look("book-open", "warn", _("guidelines to read")),
     "qualification": Look("clipboard-check", "warn", _("not qualified yet")),

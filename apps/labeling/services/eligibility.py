@@ -7,9 +7,10 @@ the statement of the hand-out to say (`leasing`).
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
+from django.conf import settings as django_settings
 from django.db import connection, transaction
 from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
@@ -19,7 +20,7 @@ from apps.accounts.models import Membership, Project, Role, User
 from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError, Missing, Refused
 from apps.common.numbers import count
-from apps.labeling.models import Annotator, Guideline, LabelingSettings, Prompt, Vote
+from apps.labeling.models import Annotator, Answer, Guideline, LabelingSettings, Prompt, Vote
 from apps.labeling.services.results import NothingReason
 from apps.labeling.services.statements import LABELERS_COUNT, MIX
 
@@ -33,6 +34,8 @@ _DEFAULTS = LabelingSettings()
 
 _COUNT_SECONDS = 30.0
 _counted: dict[str, tuple[float, int]] = {}
+_lately: dict[str, tuple[float, int]] = {}
+QUOTA_PERIOD = timedelta(days=30)
 
 Stream = Literal["gold", "repeat", "audit", "queue"]
 
@@ -62,6 +65,7 @@ class Eligibility:
     audit_share: float
     audit_rate: float
     consent_due: str | None = None  # what they have not agreed to yet
+    votes_quota: int = 0  # answers that the project takes in 30 days; 0: no limit
     closed_ids: str | None = None  # of comparisons whose imports others label; a multirange
 
     @classmethod
@@ -75,13 +79,25 @@ class Eligibility:
     def after_a_vote(self) -> "Eligibility":
         return replace(self, n_today=self.n_today + 1)
 
-    def closed(self) -> NothingReason | None:
+    def closed(self, project: str) -> NothingReason | None:
         """Why this person gets no pair at all just now; None when the queue decides."""
         if self.paused:
             return NothingReason(
                 "paused",
                 gettext("Your labeling is paused"),
                 gettext("An admin of this project paused it: %(why)s") % {"why": self.paused},
+                n_today=self.n_today,
+            )
+        most = votes_most(self.votes_quota)
+        if most and votes_lately(project=project) >= most:
+            return NothingReason(
+                "quota",
+                gettext("No more answers are taken for now"),
+                gettext(
+                    "This project has taken %(n)s answers in the last 30 days, as many as it may. "
+                    "Its admins know when more can come."
+                )
+                % {"n": count(most)},
                 n_today=self.n_today,
             )
         if self.consent_due:
@@ -379,6 +395,22 @@ def labelers_count(*, project: str) -> int:
     known = _counted.get(project)
     if known is None or time.monotonic() - known[0] > _COUNT_SECONDS:
         known = _counted[project] = time.monotonic(), labelers_now(project)
+    return known[1]
+
+
+def votes_most(own: int) -> int:
+    """Answers a project may take in 30 days, by its own limit and the site's; 0: any number."""
+    return min((most for most in (own, django_settings.PROJECT_VOTES) if most), default=0)
+
+
+def votes_lately(*, project: str) -> int:
+    """Answers of people in the last 30 days, at most half a minute old."""
+    known = _lately.get(project)
+    if known is None or time.monotonic() - known[0] > _COUNT_SECONDS:
+        since = timezone.now() - QUOTA_PERIOD
+        cast = Answer.objects.filter(project=project, cast_at__gt=since, revision=1)
+        cast = cast.exclude(source__in=(Answer.Source.IMPORT, Answer.Source.SIMULATED))
+        known = _lately[project] = time.monotonic(), cast.count()
     return known[1]
 
 

@@ -18,6 +18,7 @@ from apps.accounts.services import audit_record
 from apps.common.errors import DomainError
 from apps.common.json_limits import storable
 from apps.common.locks import lock_held
+from apps.common.refusals import explain
 from apps.common.registry import dataset_maker
 from apps.common.transactions import WORTH_IT, plans_renew
 from apps.labeling import dispatch
@@ -416,7 +417,9 @@ def import_job_run(*, job: str) -> str:
             _end(found, State.FAILED, error=storable(error.message))
         except Exception as error:
             log.exception("%s of %s", found.stage, job)
-            words = f"An error of Concord's own stopped it ({type(error).__name__}); it is logged."
+            known = explain(error)
+            own = f"An error of Concord's own stopped it ({type(error).__name__}); it is logged."
+            words = known.message if known else own
             _end(found, State.FAILED, error=words)
         finally:
             progress.forget()

@@ -72,7 +72,7 @@ def slot_lease_audit(*, project: Project, annotator: User) -> Lease | NothingRea
         eligibility = _eligibility_lock(cursor, project.pk, annotator.pk)
         if eligibility.role not in AUDITORS:
             raise Refused(gettext("Only reviewers and admins audit votes."))
-        if nothing := eligibility.closed():
+        if nothing := eligibility.closed(project.pk):
             return nothing
         if Slot.objects.filter(project=project, annotator=annotator, state="leased").exists():
             return draw(cursor, project.pk, annotator.pk, eligibility)
@@ -125,7 +125,7 @@ def labeling_status(*, project: Project, annotator: User) -> LabelingStatus:
         cursor.execute(sql.PROSPECT, values)
         prospect = row_named(cursor) or {}
         leased_until, any_left = prospect["leased_until"], prospect["any_left"]
-        nothing = eligibility.closed()
+        nothing = eligibility.closed(project.pk)
         if nothing is None and leased_until is None and not any_left:
             nothing = _nothing(cursor, values, eligibility)
     return LabelingStatus(nothing, leased_until, eligibility.n_today, eligibility)
@@ -251,7 +251,7 @@ def draw(
 ) -> Lease | NothingReason:
     """The next task for an annotator whose membership row is locked: one statement, or two where
     the stream that was drawn has nothing for them."""
-    if nothing := eligibility.closed():
+    if nothing := eligibility.closed(project):
         return nothing
     values: dict[str, Any] = {
         "project": project,

@@ -48,6 +48,7 @@ _WHOLE = {
     "lease_seconds": (30, 86_400),
     "skips_to_review": (1, 50),
     "daily_cap": (0, 100_000),
+    "votes_quota": (0, 1_000_000_000),
     "completion_votes": (0, 100_000),
     "audit_days": (1, 365),
     "sensitive_cap": (0, 100_000),

@@ -163,6 +163,7 @@ def _lease_secret() -> bytes:
 NothingCode = Literal[
     "empty",  # nothing was imported
     "paused",  # an admin paused this person
+    "quota",  # the project has taken as many answers as it may
     "consent",  # what answers are used for waits to be agreed to
     "guideline",  # a major version of the guidelines waits to be acknowledged
     "qualification",  # not qualified yet

@@ -49,7 +49,7 @@ ELIGIBILITY_COLUMNS = f"""
        case when w.votes_day = (now() at time zone 'utc')::date then w.votes_of_day else 0 end
          as n_today,
        w.topics, w.languages, w.avoids_topics, w.avoids_sensitive, l.sensitive_topics,
-       l.sensitive_cap, closed.ids as closed_ids,
+       l.sensitive_cap, coalesce(l.votes_quota, 0) as votes_quota, closed.ids as closed_ids,
        case when l.data_statement <> ''
          and l.data_statement_version > coalesce(w.consent_version, 0)
          then l.data_statement end as consent_due,

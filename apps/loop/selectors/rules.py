@@ -15,9 +15,8 @@ from apps.loop.selectors.labeling import generations_of
 from apps.loop.selectors.pipelines import fresh_pairs, source_given, steps_of
 from apps.monitoring.models import Watch
 from apps.training.models import Checkpoint, Run
-from workers.contract.wire import QUEUE_GPU, QUEUE_GPU_LARGE
+from apps.training.selectors.quotas import gpu_hours
 
-_GPU_QUEUES = (QUEUE_GPU, QUEUE_GPU_LARGE)
 _Trigger = Round.Trigger
 
 
@@ -201,15 +200,5 @@ def votes_of(row: Round) -> int:
 
 
 def gpu_hours_of(row: Round) -> float:
-    runs = Run.objects.filter(
-        project=row.project_id,
-        launch_key__startswith=f"round:{row.pk}:",
-        queue__in=_GPU_QUEUES,
-        started_at__isnull=False,
-    )
-    now = timezone.now()
-    return sum(
-        ((run.ended_at or now) - run.started_at).total_seconds() / 3600 * run.processes
-        for run in runs
-        if run.started_at is not None
-    )
+    runs = Run.objects.filter(project=row.project_id, launch_key__startswith=f"round:{row.pk}:")
+    return gpu_hours(runs)

@@ -168,6 +168,8 @@ def backup_warnings(*, now: datetime | None = None) -> list[str]:
             f"{len(absent):,} files that the database names were not in the artifact store: "
             + "; ".join(absent[:3])
         )
+    if made and (damaged := made.figures.get("damaged")):
+        said.append(f"Earlier backups are damaged: {'; '.join(damaged[:3])}")
     return said
 
 

@@ -29,7 +29,7 @@ from django.utils import timezone
 
 from apps.accounts.models import Project, Role, User
 from apps.accounts.services import audit_record, notice_give
-from apps.common.errors import Conflict, Missing
+from apps.common.errors import Conflict, DomainError, Missing
 from apps.monitoring import dispatch
 from apps.monitoring.models import Channel, Delivery, Incident
 from apps.monitoring.selectors.incidents import mute_of
@@ -345,6 +345,9 @@ def delivery_try(row: Delivery) -> bool:
         _failed(row, str(error), final=error.final)
         if error.gone:
             _switch_off(row.channel, str(error))
+        return False
+    except DomainError as error:
+        _failed(row, error.message, final=False)
         return False
     except Exception as error:
         log.exception("delivery %s", row.pk)

@@ -11,6 +11,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from apps.accounts.permissions import STAFF, project_page
 from apps.common.errors import DomainError
 from apps.common.http import Request
+from apps.common.sealing import unseal
 from apps.monitoring import forms
 from apps.monitoring.models import Channel, Mute
 from apps.monitoring.screens.incidents import EVENT_WORDS, stages
@@ -67,7 +68,7 @@ def _messages(channel: Channel) -> list[dict[str, object]]:
 def _show_once(request: Request, channel: Channel) -> None:
     """The secret waits in the session, on the server, for the one page that shows it."""
     if channel.secret:
-        request.session[_SECRET] = {"address": channel.address, "secret": channel.secret}
+        request.session[_SECRET] = {"address": channel.address, "secret": unseal(channel.secret)}
 
 
 @require_POST

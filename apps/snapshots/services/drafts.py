@@ -17,6 +17,7 @@ from django.utils import timezone
 from apps.accounts.models import AuditEvent, Project, User
 from apps.common.errors import Conflict, DomainError
 from apps.common.locks import lock_held
+from apps.common.refusals import explain
 from apps.snapshots.models import Snapshot, SnapshotRow
 from apps.snapshots.progress import Cancelled, progress_forget
 from apps.snapshots.storage import artifact_store, folder_of, private_folder_of
@@ -84,6 +85,8 @@ def _words(snapshot: Snapshot, error: BaseException) -> str:
     if not isinstance(error, Exception):
         return KILLED
     log.exception("dataset %s", snapshot.pk)
+    if known := explain(error):
+        return known.message
     return f"An error of Concord's own stopped it ({type(error).__name__}: {error}); it is logged."
 
 

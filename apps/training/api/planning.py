@@ -130,6 +130,7 @@ class LimitsIn(Schema):
     space_bytes: int | None = Field(
         None, description="of models, files and datasets, before launches are refused"
     )
+    gpu_hours: int | None = Field(None, description="of the last 30 days, before runs on GPUs wait")
     keep_days: int | None = Field(
         None, description="after a run's end, for its trainer state and intermediate checkpoints"
     )
@@ -138,6 +139,7 @@ class LimitsIn(Schema):
 class LimitsOut(Schema):
     runs_at_once: int | None
     space_bytes: int | None
+    gpu_hours: int | None
     keep_days: int | None
 
     @classmethod

@@ -100,6 +100,14 @@ class QuotaForm(forms.Form):
         help_text="Of this project, over all machine classes; checks and probes do not count. "
         "Blank: no limit.",
     )
+    gpu_hours = forms.IntegerField(
+        label="GPU hours in 30 days",
+        required=False,
+        min_value=1,
+        max_value=LIMITS["gpu_hours"][0],
+        help_text="Hours times GPUs. Runs that have begun continue; others wait until enough of "
+        "the hours are older. Blank: no limit.",
+    )
 
 
 class SpaceLimitsForm(forms.Form):

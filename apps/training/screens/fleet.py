@@ -4,10 +4,12 @@ Runs of other projects are counted and never named.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
+
+from django.conf import settings
 
 from apps.accounts.models import Project
 from apps.common.health import schedulers
@@ -17,6 +19,7 @@ from apps.training import display
 from apps.training.models import Run, RunQuota
 from apps.training.selectors import queueing as fleet_reading
 from apps.training.selectors.queueing import QueueLine, classes_beside, queue_lines, queue_words
+from apps.training.selectors.quotas import gpu_hours_used, least
 from workers.contract.code_version import UNKNOWN, code_version
 from workers.contract.fleet import PACKAGES, Fleet, Gpu, WorkerReport
 from workers.contract.wire import QUEUE_SHORT
@@ -84,8 +87,13 @@ class ClassView:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
+    """limit, used: runs at once; hours of the last 30 days are None where nothing limits them."""
+
     limit: int | None
     used: int
+    own_hours: int | None
+    most_hours: int | None
+    hours: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +135,20 @@ def fleet_view(project: Project) -> FleetView:
             if fleet is not None
             else ()
         ),
-        quota=Quota(
-            RunQuota.objects.filter(project=project).values_list("runs_at_once", flat=True).first(),
-            sum(run.project_id == project.pk and run.queue != QUEUE_SHORT for run in runs.values()),
-        ),
+        quota=_quota(project, runs.values()),
+    )
+
+
+def _quota(project: Project, with_slots: Iterable[Run]) -> Quota:
+    row = RunQuota.objects.filter(project=project).first()
+    own = row.gpu_hours if row else None
+    most = least(own, settings.PROJECT_GPU_HOURS)
+    return Quota(
+        row.runs_at_once if row else None,
+        sum(run.project_id == project.pk and run.queue != QUEUE_SHORT for run in with_slots),
+        own,
+        most,
+        gpu_hours_used(project.pk) if most else None,
     )
 
 

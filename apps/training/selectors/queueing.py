@@ -17,11 +17,13 @@ from datetime import datetime
 from typing import Any
 
 import redis
+from django.conf import settings
 from django.utils import timezone
 
 from apps.accounts.selectors import maintenance_now
 from apps.common.redis_now import redis_now
 from apps.training.models import DrainedWorker, Run, RunInput, RunQuota
+from apps.training.selectors.quotas import GPU_QUEUES, gpu_hours_used, least
 from workers.config.rewards import installed_functions
 from workers.contract import fleet
 from workers.contract.fleet import Fleet, WorkerReport
@@ -123,19 +125,18 @@ def queue_lines(*, fleet: Fleet | None, now: datetime | None = None) -> dict[str
             used[run.project_id] += run.queue != QUEUE_SHORT
         elif run.state == Run.State.QUEUED and run.queue in lines:
             waiting.append(run)
-    quotas = dict(RunQuota.objects.values_list("project_id", "runs_at_once"))
+    quotas = _Quotas(now)
     known = fleet or Fleet()
     silence = {queue: silence_words(queue, fleet, now) for queue in lines}
     ahead: Counter[str] = Counter()
     placed = known.placed(taken)
     for run in sorted(waiting, key=order):  # over all classes: two of them may share a worker
         queue, line = run.queue, lines[run.queue]
-        quota = quotas.get(run.project_id) if queue != QUEUE_SHORT else None
         before = ahead[queue]
         if unmet := needs_unmet(run, known.of_class(queue), known.draining_of(queue)):
             line.waiting.append(Waiting(run, unmet, held="needs", ahead=before))
-        elif quota is not None and used[run.project_id] >= quota:
-            line.waiting.append(Waiting(run, quota_words(quota), held="quota", ahead=before))
+        elif spent := quotas.spent(run, used[run.project_id]):
+            line.waiting.append(Waiting(run, spent, held="quota", ahead=before))
         elif not before and known.placed(taken | {queue: [*taken[queue], run.pk]}) > placed:
             placed += 1
             taken[queue].append(run.pk)
@@ -147,6 +148,31 @@ def queue_lines(*, fleet: Fleet | None, now: datetime | None = None) -> dict[str
             line.waiting.append(Waiting(run, words, ahead=before))
             ahead[queue] += 1
     return lines
+
+
+class _Quotas:
+    """Of every project, read once; hours of a project only where a run of it asks for a GPU."""
+
+    def __init__(self, now: datetime) -> None:
+        self._now = now
+        rows = RunQuota.objects.values_list("project_id", "runs_at_once", "gpu_hours")
+        self._own = {project: (at_once, hours) for project, at_once, hours in rows}
+        self._hours: dict[str, float] = {}
+
+    def spent(self, run: Run, at_once: int) -> str:
+        """Which quota holds the run back, in words; empty where none does."""
+        most_at_once, own_hours = self._own.get(run.project_id, (None, None))
+        if run.queue == QUEUE_SHORT:
+            return ""
+        if most_at_once is not None and at_once >= most_at_once:
+            return quota_words(most_at_once)
+        most = least(own_hours, settings.PROJECT_GPU_HOURS)
+        if most is None or run.queue not in GPU_QUEUES:
+            return ""
+        if run.project_id not in self._hours:
+            self._hours[run.project_id] = gpu_hours_used(run.project_id, now=self._now)
+        hours = self._hours[run.project_id]
+        return hours_words(hours, most) if hours >= most else ""
 
 
 def order(run: Run) -> tuple[Any, ...]:
@@ -224,6 +250,13 @@ def _meets(run: Run, worker: WorkerReport) -> bool:
 
 def quota_words(quota: int) -> str:
     return f"This project's quota of {quota} run{'s' if quota > 1 else ''} at once is used."
+
+
+def hours_words(hours: float, quota: int) -> str:
+    return (
+        f"This project has used {hours:,.1f} of its {quota:,} GPU hours of the last 30 days: it "
+        "starts when enough of them are older, or when the quota is raised."
+    )
 
 
 def ahead_words(ahead: int, line: QueueLine, fleet: Fleet) -> str:

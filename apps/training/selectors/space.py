@@ -25,6 +25,7 @@ from apps.training.selectors.intermediates import (
     goes_at,
     removable_of,
 )
+from apps.training.selectors.quotas import space_quota
 from workers.artifacts import Store
 
 MEASURED_SECONDS = 600
@@ -54,8 +55,7 @@ class SpaceUsed:
 
 def space_used(project: Project) -> SpaceUsed | None:
     """None of a project without a quota. Four statements, no folder is read."""
-    limits = RunQuota.objects.filter(project=project).values_list("space_bytes", flat=True)
-    quota = limits.first()
+    quota = space_quota(project)
     return None if quota is None else SpaceUsed(bytes_listed(project), quota)
 
 
@@ -183,7 +183,7 @@ def project_space(project: Project, *, measure: bool = False) -> Space:
         tuple(lines),
         store.disk_free(),
         measured_at=datetime.fromtimestamp(found.oldest, UTC) if found and found.oldest else None,
-        quota=limits.space_bytes if limits else None,
+        quota=space_quota(project),
         keep_days=keep_days,
     )
 

@@ -30,6 +30,7 @@ MOST_AT_ONCE = 1000
 LIMITS = {
     "runs_at_once": (MOST_AT_ONCE, "The quota"),
     "space_bytes": (10**18, "The quota of disk space in bytes"),
+    "gpu_hours": (10_000_000, "The quota of GPU hours in 30 days"),
     "keep_days": (10_000, "The time for which intermediate files are kept, in days,"),
 }
 

@@ -20,7 +20,9 @@ def fleet(request: Request) -> HttpResponse:
     view = fleet_view(request.project)
     context = {
         "fleet": view,
-        "quota_form": QuotaForm(initial={"runs_at_once": view.quota.limit}),
+        "quota_form": QuotaForm(
+            initial={"runs_at_once": view.quota.limit, "gpu_hours": view.quota.own_hours}
+        ),
         "may_set_quota": request.role == ADMIN,
         "page_title": "Machines",
         "nav": "fleet",
@@ -35,14 +37,15 @@ def quota(request: Request) -> HttpResponse:
     form = QuotaForm(request.POST)
     if not form.is_valid():
         raise DomainError(
-            "The quota is a whole number, or blank for none.",
+            "A quota is a whole number, or blank for none.",
             code="bad_quota",
-            field="runs_at_once",
+            field=next(iter(form.errors)),
         )
-    limit = form.cleaned_data["runs_at_once"]
-    services.quota_set(project=request.project, user=request.user, runs_at_once=limit)
+    services.quota_set(project=request.project, user=request.user, **form.cleaned_data)
+    limit, hours = form.cleaned_data["runs_at_once"], form.cleaned_data["gpu_hours"]
     words = f"at most {limit} at once" if limit else "as many as there are slots"
-    messages.success(request, f"Runs of this project: {words}.")
+    more = f", {hours:,} GPU hours in 30 days" if hours else ""
+    messages.success(request, f"Runs of this project: {words}{more}.")
     return redirect("training:fleet", request.project.slug)
 
 

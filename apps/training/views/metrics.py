@@ -10,7 +10,7 @@ from django.views.decorators.http import require_safe
 
 from apps.accounts.permissions import STAFF, project_page
 from apps.common.errors import Conflict, Missing, Refused, Unavailable
-from apps.common.http import Request
+from apps.common.http import FileStream, Request
 from apps.common.spreadsheet import csv_lines, safe_cell
 from apps.labeling.services import LABELERS
 from apps.snapshots.storage import artifact_open
@@ -176,7 +176,7 @@ def run_artifact(request: Request, run_id: str, artifact_id: int) -> StreamingHt
         raise Conflict(
             f"The file is not what the run left: {error}.", code="damaged", details=str(error)
         ) from error
-    response = StreamingHttpResponse(
+    response = FileStream(
         iter(lambda: source.read(_BLOCK), b""), content_type="application/octet-stream"
     )
     response._resource_closers.append(source.close)

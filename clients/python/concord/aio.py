@@ -958,7 +958,7 @@ class AsyncClient:
 
     async def set_limits(self, project: str, **limits: int | None) -> types.Limits:
         """Quotas and retention of a project that you administer: runs_at_once, space_bytes,
-        keep_days. What is left out stays; None lifts a limit."""
+        gpu_hours (of 30 days), keep_days. What is left out stays; None lifts a limit."""
         return await self._transport.send(operations.limits_set(project, limits))
 
     async def remove_intermediates(self, project: str, run: str) -> types.Intermediates:

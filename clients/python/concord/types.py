@@ -384,6 +384,7 @@ class LabelingSettings(Answered):
     fast_ms: int
     vote_price: float
     label_budget: float
+    votes_quota: int
     currency: str
     skips_to_review: int
     show_tie: bool
@@ -971,6 +972,7 @@ class Limits(Answered):
 
     runs_at_once: int | None
     space_bytes: int | None
+    gpu_hours: int | None
     keep_days: int | None
 
 

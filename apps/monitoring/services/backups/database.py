@@ -13,6 +13,7 @@ from typing import Any
 
 import psycopg
 from django.conf import settings
+from django.db import connection
 from psycopg import sql
 
 from apps.common.embedded.postgres import program
@@ -22,6 +23,7 @@ from apps.training.services.housekeeping import FILES_STAY
 
 _BLOCK = 1 << 20
 _UNDER_WAY = 0x6261636B  # advisory lock of the backup that is being made
+_TRIED = 0x74726965  # of those that must find every content: shared by trial restores
 
 
 def connection_of_owner() -> dict[str, Any]:
@@ -48,6 +50,22 @@ def one_at_a_time() -> Iterator[None]:
         # No sweep deletes a file that the dump names before it is copied.
         held.execute("select pg_advisory_lock(%s)", [FILES_STAY])
         yield
+
+
+@contextmanager
+def trial() -> Iterator[None]:
+    """Meanwhile nothing is deleted from a target of this site."""
+    with psycopg.connect(**connection_of_owner(), autocommit=True) as held:
+        held.execute("select pg_advisory_lock_shared(%s)", [_TRIED])
+        yield
+
+
+@contextmanager
+def trials_wait() -> Iterator[bool]:
+    """Gives whether no trial is under way; then none begins meanwhile."""
+    with psycopg.connect(**connection_of_owner(), autocommit=True) as held:
+        row = held.execute("select pg_try_advisory_lock(%s)", [_TRIED]).fetchone()
+        yield bool(row and row[0])
 
 
 def dumped(reach: dict[str, Any], *, snapshot: str) -> Iterator[bytes]:
@@ -123,8 +141,15 @@ def counted(ask: Any) -> dict[str, int]:
 
 
 def tables_drop(reach: dict[str, Any]) -> None:
-    """What `migrate` made in a database that holds nothing yet: tables, sequences, functions."""
+    """What `migrate` made in a database that holds nothing yet: tables, sequences, functions.
+    Raises `Conflict` while another program of the site is connected."""
     with psycopg.connect(**reach, autocommit=True) as there:
+        row = there.execute(_OTHERS, [connection.get_connection_params().get("user")]).fetchone()
+        if row and row[0]:
+            raise Conflict(
+                f"{row[0]} other sessions use the database. Stop the site, then restore.",
+                code="site_running",
+            )
         there.execute("set lock_timeout = '10s'")
         try:
             there.execute(_DROP)
@@ -135,6 +160,10 @@ def tables_drop(reach: dict[str, Any]) -> None:
             ) from error
 
 
+_OTHERS = """
+select count(*) from pg_stat_activity
+where datname = current_database() and pid <> pg_backend_pid() and usename in (current_user, %s)
+"""
 _DROP = """
 do $$
 declare made record;

@@ -25,19 +25,22 @@ from django.utils import timezone
 
 from apps.accounts.services import audit_record
 from apps.common import environment as env
-from apps.common.errors import Conflict, DomainError, Unavailable
+from apps.common.errors import Conflict, Unavailable
 from apps.monitoring.selectors.backups import Kind, Reference, reference_problems, references
 from apps.monitoring.services.backups.database import (
     connection_of_owner,
     counted,
     dumped,
     one_at_a_time,
+    trials_wait,
 )
-from apps.monitoring.services.backups.reports import report_write
+from apps.monitoring.services.backups.reports import error_words, report_write
 from apps.monitoring.services.backups.target import (
     DUMP,
     ERASURES,
     FORMAT,
+    BackupDamaged,
+    ContentChanged,
     Target,
     file_blocks,
     name_time,
@@ -66,6 +69,7 @@ class Made:
     copied: int = 0
     copied_bytes: int = 0
     absent: list[str] = field(default_factory=list)
+    damaged: list[str] = field(default_factory=list)  # earlier backups
     pruned: list[str] = field(default_factory=list)
 
 
@@ -80,9 +84,9 @@ def backup_make(*, target: Target, keep: int = 0, say: Say = log.info) -> Made:
             made = _make(target, name, say)
             if keep:
                 made.pruned = backups_prune(target=target, keep=keep, say=say)
-    except DomainError as error:
-        if error.code != "backup_under_way":
-            report_write(Kind.MADE, target, name, started, error=error.message)
+    except Exception as error:
+        if getattr(error, "code", "") != "backup_under_way":
+            report_write(Kind.MADE, target, name, started, error=error_words(error))
         raise
     report_write(Kind.MADE, target, name, started, figures=_figures(made))
     audit_record(action="backup.made", actor=None, subject=name, details={"target": target.words})
@@ -99,8 +103,7 @@ def _free_name(target: Target) -> str:
 
 def _make(target: Target, name: str, say: Say) -> Made:
     made, begun = Made(name), datetime.now(UTC)
-    earlier = target.names()[-1:]
-    known = {file[0]: file for file in target.manifest(earlier[0])["files"]} if earlier else {}
+    known = _known(target, made, say)
     with _timed(made, "dump"):
         database, wanted = _dump(target, name)
     made.database_bytes = database["stored"]
@@ -133,6 +136,17 @@ def _make(target: Target, name: str, say: Say) -> Made:
         },
     )
     return made
+
+
+def _known(target: Target, made: Made, say: Say) -> dict[str, list[Any]]:
+    """{path: file} of the newest backup that can be read."""
+    for name in reversed(target.names()):
+        try:
+            return {file[0]: file for file in target.manifest(name)["files"]}
+        except BackupDamaged as error:
+            made.damaged.append(error.message)
+            say(f"an earlier backup is damaged: {error.message}")
+    return {}
 
 
 @contextmanager
@@ -195,12 +209,23 @@ def _files_copy(target: Target, made: Made, known: Mapping[str, list[Any]]) -> l
             for one in pending:
                 one.cancel()
     found = [one for one in done if one is not None]
-    for (path, _, size, _), copied in found:
+    for (_, _, size, _), copied in found:
         made.artifacts, made.artifact_bytes = made.artifacts + 1, made.artifact_bytes + size
         made.copied, made.copied_bytes = made.copied + copied, made.copied_bytes + size * copied
-        if path.startswith(f"{ERASURES}/"):
-            target.write(path, iter([source.read_bytes(path)]))
+    erasures_copy(target)
     return [file for file, _ in found]
+
+
+def erasures_copy(target: Target) -> int:
+    """Take to the target what its list of erasures lacks; returns how many."""
+    source, held = Store(settings.ARTIFACTS_URL), {*target.files(ERASURES)}
+    try:
+        lacking = sorted({*source.files(ERASURES)} - held)
+        for path in lacking:
+            target.write(path, iter([source.read_bytes(path)]))
+    except (ArtifactError, OSError) as error:
+        raise Unavailable(f"The artifact store cannot be read: {error}.") from error
+    return len(lacking)
 
 
 def _file_copy(
@@ -221,14 +246,14 @@ def _file_copy(
             blob = target.blob(sha256)
             if held.get(blob) == target.size_there(size):
                 return [path, sha256, size, seen.stamp], False
-            stored = target.write(blob, _of_source(source, path))
+            target.write(blob, _of_source(source, path), sha256=sha256)
+            return [path, sha256, size, seen.stamp], True
+        except ContentChanged:  # in between, as the event log of a live run does
+            continue
         except ArtifactMissing:
             return None
         except ArtifactError as error:
             raise Unavailable(f"{error}.", code="store_unreachable") from error
-        if stored.sha256 == sha256:
-            return [path, sha256, size, seen.stamp], True
-        target.delete(blob)  # it changed in between, as the event log of a live run does
     raise Unavailable(f"{path} changes faster than it can be copied.", code="file_changes")
 
 
@@ -265,7 +290,15 @@ def secret_key_mark() -> str:
 
 def backups_prune(*, target: Target, keep: int, say: Say = log.info) -> list[str]:
     """Delete all but the newest `keep` backups, then contents that no backup names, and what killed
-    backups left a day ago. The list of erasures stays."""
+    backups left a day ago. The list of erasures stays. Nothing while a restore is being tried."""
+    with trials_wait() as free:
+        if not free:
+            say("a restore is being tried: old backups stay until the next time")
+            return []
+        return _prune(target, keep, say)
+
+
+def _prune(target: Target, keep: int, say: Say) -> list[str]:
     names = target.names()
     gone = names[:-keep] if keep else []
     for name in gone:
@@ -274,15 +307,19 @@ def backups_prune(*, target: Target, keep: int, say: Say = log.info) -> list[str
         if _is_old(name):
             target.delete_backup(name)
     if gone:
-        needed = {
-            target.blob(file[1])
-            for name in target.names()
-            for file in target.manifest(name)["files"]
-        }
+        say(f"deleted: {', '.join(gone)}")
+        try:
+            needed = {
+                target.blob(file[1])
+                for name in target.names()
+                for file in target.manifest(name)["files"]
+            }
+        except BackupDamaged as error:  # nobody knows what that one needs
+            say(f"all contents stay: {error.message}")
+            return gone
         for blob in target.blobs():
             if blob not in needed:
                 target.delete(blob)
-        say(f"deleted: {', '.join(gone)}")
     return gone
 
 
@@ -302,4 +339,5 @@ def _figures(made: Made) -> dict[str, Any]:
         "copied": made.copied,
         "copied_bytes": made.copied_bytes,
         "absent": made.absent[:50],
+        "damaged": made.damaged[:50],
     }

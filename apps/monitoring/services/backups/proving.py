@@ -24,11 +24,11 @@ from apps.accounts.services.audit_chain import HEADS, audit_verify
 from apps.common import embedded
 from apps.common import environment as env
 from apps.common.embedded.postgres import OWNER
-from apps.common.errors import DomainError, Unavailable
+from apps.common.errors import Unavailable
 from apps.common.scratch import scratch_folder
 from apps.monitoring.selectors.backups import Kind, reference_problems, references
-from apps.monitoring.services.backups.database import dump_restore, rows_counted
-from apps.monitoring.services.backups.reports import report_write
+from apps.monitoring.services.backups.database import dump_restore, rows_counted, trial
+from apps.monitoring.services.backups.reports import error_words, report_write
 from apps.monitoring.services.backups.restoring import (
     SHOWN,
     dump_fetch,
@@ -48,6 +48,10 @@ from workers.artifacts import MANIFEST, ArtifactError, Store
 
 log = logging.getLogger("concord.backups")
 Say = Callable[[str], None]
+ELSEWHERE = (
+    *("REDIS_URL", "CACHE_URL", "SCORE_CACHE_URL", "EMAIL_URL", "AUDIT_SYSLOG", "BACKUP_TARGET"),
+    *("SENTRY_DSN", "OTEL_EXPORTER_OTLP_ENDPOINT", "DATABASE_DIRECT_URL"),
+)
 
 
 @dataclass(slots=True)
@@ -68,9 +72,10 @@ def restore_prove(*, target: Target, name: str = "", say: Say = log.info) -> Pro
     started = time.perf_counter()
     try:
         name = chosen(target, name)
-        proven = _prove(target, name, say)
-    except DomainError as error:
-        report_write(Kind.PROVEN, target, name, started, error=error.message)
+        with trial():
+            proven = _prove(target, name, say)
+    except Exception as error:
+        report_write(Kind.PROVEN, target, name, started, error=error_words(error))
         raise
     figures = {
         "seconds": proven.seconds,
@@ -139,8 +144,12 @@ def _small_files(target: Target, backup: dict[str, Any], folder: Path) -> None:
 
 
 def _looked_at(folder: Path, url: Callable[[str], str]) -> dict[str, Any]:
-    """What a process says whose site is the restored one: this one's stays as it is."""
-    own = {
+    """What a process says whose site is the restored one. It has none of this one's addresses: it
+    must not queue, send or tell anything. Its Redis is one of its own."""
+    own = dict.fromkeys(ELSEWHERE, "") | {
+        "VAR_DIR": str(folder / "site"),
+        "SECRET_KEY": settings.SECRET_KEY,
+        "STATIC_ROOT": str(settings.STATIC_ROOT),
         "DATABASE_URL": url(embedded.APPLICATION),
         "DATABASE_OWNER_URL": url(OWNER),
         "ARTIFACTS_URL": str(folder / "artifacts"),

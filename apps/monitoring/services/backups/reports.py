@@ -3,10 +3,19 @@
 import time
 from typing import Any
 
+from apps.common.errors import DomainError
 from apps.monitoring.models import BackupReport
 from apps.monitoring.services.backups.target import Target
+from workers.logs import cleaned
 
 LONGEST = 300
+
+
+def error_words(error: Exception) -> str:
+    """What is kept of a failure: ours by their message, others with their kind."""
+    if isinstance(error, DomainError):
+        return error.message
+    return cleaned(f"{type(error).__name__}: {error}")[:1000]
 
 
 def report_write(

@@ -97,6 +97,8 @@ def backup_restore(*, target: Target, name: str = "", say: Say = log.info) -> Re
         say("restoring the database")
         reach = connection_of_owner()
         connection.close()
+        refuse_unless_empty(backup)  # comparing took a while
+        connection.close()
         tables_drop(reach)
         dump_restore(reach, dump)
     found = rows_counted(reach)
@@ -110,7 +112,8 @@ def backup_restore(*, target: Target, name: str = "", say: Say = log.info) -> Re
     if backup["secret_key"] != secret_key_mark():
         done.remarks.append(
             "SECRET_KEY is another one than when the backup was made: people sign in again, and"
-            " links that were sent no longer work. Set the former one in SECRET_KEY_FALLBACKS."
+            " links that were sent no longer work, authenticator apps and the secrets of webhooks"
+            " cannot be read. Set the former one in SECRET_KEY_FALLBACKS."
         )
     done.remarks += [f"was absent when the backup was made: {one}" for one in backup["absent"]]
     audit_record(

@@ -45,6 +45,10 @@ class BackupDamaged(Conflict):
     code = "backup_damaged"
 
 
+class ContentChanged(Exception):
+    """What was written is not the content that it was to be; nothing of it is there."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stored:
     """A file as it was before it was encrypted."""
@@ -116,8 +120,8 @@ class Target:
         """Bytes that a file of `size` takes."""
         return encrypted_size(size) if self.key else size
 
-    def write(self, path: str, blocks: Iterator[bytes]) -> Stored:
-        """A whole file or none."""
+    def write(self, path: str, blocks: Iterator[bytes], *, sha256: str = "") -> Stored:
+        """A whole file or none; with `sha256` only that content, or raises `ContentChanged`."""
         digest, size = hashlib.sha256(), 0
 
         def counted() -> Iterator[bytes]:
@@ -131,6 +135,8 @@ class Target:
         with self._clear(path), self.store.written_whole(there) as file:
             for part in encrypted(coded, self.key, path) if self.key else coded:
                 file.write(part)
+            if sha256 and digest.hexdigest() != sha256:
+                raise ContentChanged(path)
         return Stored(digest.hexdigest(), size)
 
     def blocks(self, path: str) -> Iterator[bytes]:

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('training', '0010_erasure'),
+        ('training', '0011_gpu_hours'),
     ]
 
     operations = [
