@@ -82,7 +82,7 @@ def program(folder: Path, name: str) -> Iterator[None]:
     """One of the programs of `manage.py up`, as it starts it."""
     from apps.common.processes import programs
 
-    found = next(p for p in programs(port=0, var=folder, log_level="WARNING") if p.name == name)
+    found = next(p for p in programs(port=0, log_level="WARNING") if p.name == name)
     with (folder / f"{name}.log").open("wb") as log:
         process = subprocess.Popen(
             found.argv, stdout=log, stderr=log, env=os.environ | found.environment

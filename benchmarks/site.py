@@ -20,6 +20,7 @@ def site(*, port: int | None = None) -> Iterator[Path]:
     for name in (
         "DATABASE_URL",
         "DATABASE_OWNER_URL",
+        "DATABASE_DIRECT_URL",
         "REDIS_URL",
         "CACHE_URL",
         "ARTIFACTS_URL",

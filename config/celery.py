@@ -41,6 +41,7 @@ app.conf.update(
         wire.TASK_SCAN_ANSWERS: {"queue": wire.QUEUE_IMPORTS},
         wire.TASK_END_ROUND: {"queue": wire.QUEUE_IMPORTS},
     },
+    beat_scheduler="apps.common.scheduling:LeadScheduler",
     beat_schedule={
         "launch-probes": {
             "task": "apps.monitoring.tasks.launch_probes",

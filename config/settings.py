@@ -152,6 +152,16 @@ DATABASES["default"].setdefault("OPTIONS", {}).update(
         }[PROCESS],
     )
 )
+# Where DATABASE_URL is that of a PgBouncer in transaction mode: the database itself, for this role.
+DATABASE_DIRECT_URL = env.text("DATABASE_DIRECT_URL")
+if DATABASE_DIRECT_URL:
+    if env.same_server(DATABASE_DIRECT_URL, DATABASE_URL, port=5432):
+        raise env.BadEnvironment("DATABASE_DIRECT_URL must not name the pooler of DATABASE_URL")
+    if DATABASE_OWNER_URL and env.same_server(DATABASE_OWNER_URL, DATABASE_URL, port=5432):
+        raise env.BadEnvironment("DATABASE_OWNER_URL must not name the pooler of DATABASE_URL")
+    DATABASES["default"]["DISABLE_SERVER_SIDE_CURSORS"] = True
+    # PgBouncer knows no `options`; limits of time are its own matter (docs/deploy.md).
+    DATABASES["default"].get("OPTIONS", {}).pop("options", None)
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 CACHES = {
@@ -343,6 +353,8 @@ AUDIT_SYSLOG = env.syslog("AUDIT_SYSLOG")
 
 # --- Celery ------------------------------------------------------------------------------------
 CELERY_BROKER_URL = REDIS_URL
+# How long a scheduler that gives no sign keeps the lead (apps/common/scheduling.py).
+SCHEDULER_LEAD_SECONDS = env.number("SCHEDULER_LEAD_SECONDS", 10, low=2, high=300)
 RUN_MAX_ATTEMPTS = env.number("RUN_MAX_ATTEMPTS", 3, low=1, high=20)
 # A run whose worker has said nothing for this long, and whose lease has run out, is requeued.
 RUN_SILENCE_SECONDS = env.number("RUN_SILENCE_SECONDS", 45, low=5, high=3600)

@@ -24,6 +24,7 @@ def _start_servers() -> None:
     for name in (
         "DATABASE_URL",
         "DATABASE_OWNER_URL",
+        "DATABASE_DIRECT_URL",
         "REDIS_URL",
         "CACHE_URL",
         "ARTIFACTS_URL",

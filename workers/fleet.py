@@ -1,4 +1,5 @@
-"""A worker tells what machine it stands on and what it is at, every few seconds.
+"""A worker tells what machine it stands on and what it is at, every few seconds, and asks whether
+it is to take new runs.
 
 The telling hangs on the heartbeat of the worker's main process, as its sign of life does. Nothing
 here blocks that loop and nothing imports a library to learn its version: `nvidia-smi` is started
@@ -115,6 +116,8 @@ class Reporter:
         self._client = redis.Redis.from_url(redis_url, socket_timeout=1, socket_connect_timeout=1)
         self._gpus = Gpus()
         self._due = 0.0
+        self._name = name
+        self.draining = False
         total, _ = memory()
         host, pid = socket.gethostname(), os.getpid()
         # Containers share a host's name and count their processes from 1, hence the last part.
@@ -141,6 +144,7 @@ class Reporter:
         if now < self._due:
             return
         self._due = now + BEAT_EVERY_SECONDS
+        self.draining = told_to_drain(self._client, self._name, else_=self.draining)
         self.tell(self.report())
 
     def report(self) -> WorkerReport:
@@ -149,6 +153,7 @@ class Reporter:
             at=time.time(),
             memory_free_bytes=memory()[1],
             gpus=self._gpus.known,
+            draining=self.draining,
             runs=tuple(sorted(runs_at(request._request_dict for request in _active()))),
         )
 
@@ -174,6 +179,35 @@ class Reporter:
             self._client.zrem(fleet.WORKERS_KEY, self._instance)
 
 
+def told_to_drain(client: redis.Redis, name: str, *, else_: bool = False) -> bool:
+    """Whether the worker of this name is to take no new run; `else_` if Redis does not answer."""
+    try:
+        return bool(client.sismember(fleet.DRAINING_KEY, name))
+    except (redis.RedisError, OSError):
+        return else_
+
+
+class Intake:
+    """The queues that a worker consumes: its own, or none while it is drained. What it is at
+    continues.
+
+    `consumer` is Celery's, used as its commands `cancel_consumer` and `add_consumer` use it, in the
+    same loop."""
+
+    def __init__(self, consumer: Any, queues: Iterable[str]) -> None:
+        self._consumer = consumer
+        self._queues = tuple(queues)
+        self._open = True
+
+    def set(self, *, open_: bool) -> None:
+        if open_ == self._open:
+            return
+        change = self._consumer.add_task_queue if open_ else self._consumer.cancel_task_queue
+        for queue in self._queues:
+            change(queue)
+        self._open = open_
+
+
 def _active() -> list[Any]:
     """Requests that a pool process works on; the set may change while it is copied."""
     with contextlib.suppress(RuntimeError):
@@ -189,27 +223,28 @@ def runs_at(headers: Iterable[Mapping[str, Any]]) -> set[str]:
 
 def announce(app: Celery) -> None:
     """Connect this worker's signals to its reporter. Called where the app is made."""
-    reporters: list[Reporter] = []
+    workers: list[tuple[Reporter, Intake]] = []
 
     def ready(sender: Any = None, **_: object) -> None:
-        reporters[:] = [
-            Reporter(
-                os.environ["REDIS_URL"],
-                name=sender.hostname,
-                queues=app.amqp.queues.consume_from,
-                slots=sender.pool.num_processes,
-            )
-        ]
+        queues = tuple(app.amqp.queues.consume_from)
+        reporter = Reporter(
+            os.environ["REDIS_URL"],
+            name=sender.hostname,
+            queues=queues,
+            slots=sender.pool.num_processes,
+        )
+        workers[:] = [(reporter, Intake(sender, queues))]
         beat()
 
     def beat(**_: object) -> None:
-        for reporter in reporters:
+        for reporter, intake in workers:
             reporter.beat()
+            intake.set(open_=not reporter.draining)
 
     def leave(**_: object) -> None:
-        for reporter in reporters:
+        for reporter, _intake in workers:
             reporter.leave()
-        reporters.clear()
+        workers.clear()
 
     heartbeat_sent.connect(beat, weak=False)
     worker_ready.connect(ready, weak=False)

@@ -41,7 +41,8 @@ def read_secret_files() -> None:
 # Of other variables NAME_FILE has a meaning of its own (SSL_CERT_FILE, AWS_CONFIG_FILE).
 SECRETS = frozenset(
     {
-        *("SECRET_KEY", "SECRET_KEY_FALLBACKS", "DATABASE_URL", "DATABASE_OWNER_URL"),
+        *("SECRET_KEY", "SECRET_KEY_FALLBACKS"),
+        *("DATABASE_URL", "DATABASE_OWNER_URL", "DATABASE_DIRECT_URL"),
         *("REDIS_URL", "CACHE_URL", "SCORE_CACHE_URL", "EMAIL_URL", "METRICS_TOKEN"),
         *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "OIDC_CLIENT_SECRET"),
         "SCIM_TOKEN",

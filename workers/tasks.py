@@ -14,12 +14,14 @@ from workers.contract.jobs import spec_from_json
 from workers.contract.signing import signed
 from workers.contract.wire import NewerPeer, is_run_id
 from workers.control import CANCEL
+from workers.fleet import told_to_drain
 from workers.supervisor import Supervisor
 from workers.supervisor.connection import TIMEOUT_S, Line
 
 # Jobs that this worker cannot read: of a newer web side, or of none that keeps to the contract.
 
 LEFT_FOR_S = 5.0
+DRAINED_FOR_S = 1.0  # within seconds its main process consumes nothing any more (workers/fleet.py)
 WAITS = "waits for a newer worker"
 
 
@@ -97,6 +99,11 @@ def run_job(job: dict[str, Any], created_at: float = 0.0, **later: Any) -> None:
     # A call that hangs must cost little of a lease.
     line = Line(os.environ["REDIS_URL"], timeout_s=min(TIMEOUT_S, spec.limits.lease_s / 10))
     with contextlib.closing(line):
+        if told_to_drain(line.redis, str(run_job.request.hostname)):
+            log.info("%s/%s: left for another worker, this one is drained", spec.run, spec.attempt)
+            time.sleep(DRAINED_FOR_S)
+            line.put_back(job, created_at=created_at)
+            return
         became = Supervisor(
             spec, line=line, work=work_folder(), created_at=created_at, leaving=worker_is_leaving
         ).run()

@@ -216,6 +216,8 @@ SENTENCES: dict[str, str] = {
     "vote.withdrawn": "withdrew an answer on {comparison}",
     "votes.discard_undone": "counted {votes} discarded votes of {subject} again",
     "votes.discarded": "discarded {votes} votes of {subject}: {reason}",
+    "worker.drained": "told the worker {subject} to take no new runs",
+    "worker.resumed": "told the worker {subject} to take runs again",
     "watch.changed": "changed the monitored model {name}",
     "watch.created": "began to monitor {name}",
     "watch.disabled": "paused monitoring {name}",

@@ -8,7 +8,7 @@ import stat
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 # What this process is, said before settings are read by the module that it begins with
@@ -167,13 +167,17 @@ def session_limits(options: str, **seconds: int) -> dict[str, str]:
     return {"options": words} if words else {}
 
 
-def same_server(one: str, other: str) -> bool:
-    """Whether two URLs name the same server, whatever the database, user or password."""
+def same_server(one: str, other: str, *, port: int = 6379) -> bool:
+    """Whether two URLs name the same server, whatever the database, user or password; `port` where
+    they name none."""
 
-    def place(url: str) -> tuple[str, int | None, str]:
+    def place(url: str) -> tuple[str, str, str]:
         parts = urlsplit(url)
         local = parts.path if not parts.hostname else ""
-        return (parts.hostname or "").lower(), parts.port or 6379, local
+        named = dict(parse_qsl(parts.query))  # of PostgreSQL: postgresql://me@/site?host=/run
+        if "host" in named:
+            return named["host"].lower(), named.get("port") or str(parts.port or port), ""
+        return (parts.hostname or "").lower(), str(parts.port or port), local
 
     return place(one) == place(other)
 

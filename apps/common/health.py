@@ -3,6 +3,7 @@
 The sentences name the part and never its address or an error's text: `/healthz` needs no sign-in.
 """
 
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -16,6 +17,7 @@ from django.db.migrations.loader import MigrationLoader
 
 from apps.common import registry
 from apps.common.redis_now import redis_now
+from apps.common.scheduling import Schedulers, schedulers_now
 from workers.contract import asking, scores, wire
 from workers.contract.wire import SCHEDULER, alive_key
 
@@ -109,7 +111,30 @@ def part(name: str) -> str | None:
         alive = beats(PARTS[name])
     except (redis.RedisError, OSError):
         return "unknown: Redis does not answer"
-    return None if alive else "no sign of life in the last half minute"
+    if alive:
+        return None
+    return _none_leads() if name == SCHEDULER else NO_SIGN
+
+
+NO_SIGN = "no sign of life in the last half minute"
+
+
+def _none_leads() -> str:
+    """A scheduler that does not lead gives no sign as the part of that name."""
+    found = schedulers()
+    if found is None or not found.stand_by:
+        return NO_SIGN
+    since = "" if found.sent_at is None else f" for {time.time() - found.sent_at:,.0f} s"
+    return f"none of the {len(found.stand_by)} that run leads; nothing was sent{since}"
+
+
+def schedulers() -> Schedulers | None:
+    """Which of them leads; None when Redis does not answer."""
+    try:
+        with one_connection() as client:
+            return schedulers_now(client)
+    except (redis.RedisError, OSError):
+        return None
 
 
 RESIDENT = {  # processes that a site may lack: what they answer

@@ -54,7 +54,7 @@ class Program:
     at_our_death: signal.Signals = signal.SIGTERM
 
 
-def programs(*, port: int, var: Path, log_level: str) -> list[Program]:
+def programs(*, port: int, log_level: str) -> list[Program]:
     """Web server, event streams, event and import workers, training workers, scheduler, scorer and
     answerer of a machine."""
     # Several processes of threads that spin for each other slow a small machine many times over.
@@ -62,7 +62,7 @@ def programs(*, port: int, var: Path, log_level: str) -> list[Program]:
     lean = {"events": few, "imports": few}
     others = [
         *(
-            Program(part, argv(part, var=var, log_level=log_level), lean.get(part, {}))
+            Program(part, argv(part, log_level=log_level), lean.get(part, {}))
             for part in ("events", "imports", "scheduler")
         ),
         *(Program(part, start.argv(part), {"LOG_LEVEL": log_level}) for part in start.PARTS),
@@ -77,16 +77,14 @@ def programs(*, port: int, var: Path, log_level: str) -> list[Program]:
     ]
 
 
-def argv(part: str, *, var: Path, log_level: str, host: str = "127.0.0.1") -> tuple[str, ...]:
+def argv(part: str, *, log_level: str, host: str = "127.0.0.1") -> tuple[str, ...]:
     """The start line of one of `PARTS`; for `web`, one server with all of its processes."""
     if part == "web":
         return _granian(settings.PORT, _web_workers(), log_level, host=host)
     if part == "streams":
         return _uvicorn(log_level, host=host)
     if part == "scheduler":
-        (var / "beat").mkdir(parents=True, exist_ok=True)
-        schedule = str(var / "beat" / "schedule")
-        return start.celery("config.celery", "beat", "-s", schedule)
+        return start.celery("config.celery", "beat")
     # Imports apart, so that a long one or a large fit holds up neither events nor sweeps.
     queues = {"events": "events,default", "imports": "imports,statistics"}[part]
     return start.celery_worker("config.celery", part, queues)

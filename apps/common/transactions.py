@@ -75,8 +75,8 @@ def after_commit(act: Callable[..., Any], **given: Any) -> None:
 # on the server and prepares what it executes. Django's own cursors on the same connection stay as
 # they are, and query counting sees these statements like any other.
 #
-# Behind a pooler that switches connections between transactions (PgBouncer in transaction mode),
-# prepared statements need its `max_prepared_statements`.
+# Behind a pooler that switches connections between transactions (DATABASE_DIRECT_URL) nothing is
+# prepared: the next transaction may have a connection that knows nothing of it.
 
 _PREPARE_AFTER = 2  # executions of the same text
 
@@ -85,7 +85,8 @@ _PREPARE_AFTER = 2  # executions of the same text
 def prepared_cursor() -> Iterator[CursorWrapper]:
     connection.ensure_connection()
     raw = connection.connection
-    if raw.prepare_threshold is None:
+    pooled = connection.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS")
+    if raw.prepare_threshold is None and not pooled:
         raw.prepare_threshold = _PREPARE_AFTER
     wrap = connection.make_debug_cursor if connection.queries_logged else connection.make_cursor
     with wrap(psycopg.Cursor(raw)) as cursor:

@@ -21,15 +21,17 @@ from apps.common.refusals import browser_language, explain, note_reason, refused
 @login_not_required
 def healthz(request: HttpRequest) -> JsonResponse:
     """200 when every part is well, else 503; `checks` names each part and what is wrong, `remarks`
-    what is missing and may be."""
+    what is missing and may be, `scheduler` which one leads and how many would take over."""
     with health.one_connection():
         report = registry.health_report()
         remarks = registry.health_remarks()
+        schedulers = health.schedulers()
     well = not any(report.values())
     body = {
         "status": "ok" if well else "unwell",
         "checks": {name: wrong or "ok" for name, wrong in report.items()},
         "remarks": remarks,
+        "scheduler": schedulers.told() if schedulers else None,
     }
     return JsonResponse(body, status=200 if well else 503)
 

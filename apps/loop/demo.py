@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.db import connection
 
 from apps.accounts.models import AuditEvent, Membership, Project, Role, User
 from apps.accounts.services import audit_record, membership_set, user_create
 from apps.agreement.selectors.votes import newest_vote_id, report_get
 from apps.agreement.services.reports import report_refresh
 from apps.common.errors import DomainError
+from apps.common.locks import lock_held
 from apps.labeling.models import Comparison, Vote
 from apps.labeling.services import comparisons_import, project_create, votes_import
 from apps.loop.row_files import (
@@ -445,12 +445,10 @@ def stage_seconds(project: Project) -> dict[str, float]:
 @contextmanager
 def alone(say: Say) -> Iterator[None]:
     """Hold a lock of the database, so that two builds do not run through each other."""
-    with connection.cursor() as cursor:
-        cursor.execute("select pg_try_advisory_lock(%s)", [_LOCK])
-        if not cursor.fetchone()[0]:
-            say("waiting for another build to end")
-            cursor.execute("select pg_advisory_lock(%s)", [_LOCK])
-        try:
+    with lock_held("%s", [_LOCK]) as free:
+        if free:
             yield
-        finally:
-            cursor.execute("select pg_advisory_unlock(%s)", [_LOCK])
+            return
+    say("waiting for another build to end")
+    with lock_held("%s", [_LOCK], wait=True):
+        yield

@@ -26,9 +26,7 @@ class LocalWorkers:
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
-        wanted = processes.programs(
-            port=settings.PORT, var=Path(settings.VAR_DIR), log_level=settings.LOG_LEVEL
-        )
+        wanted = processes.programs(port=settings.PORT, log_level=settings.LOG_LEVEL)
         self._programs = {p.name: p for p in wanted if p.name in NEEDED}
         self._own: set[str] = set()
         self._supervisor = processes.Supervisor(

@@ -7,7 +7,7 @@ was not said is said again by the sweep, since the run row is the truth and mess
 import contextlib
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -21,6 +21,7 @@ from kombu.exceptions import KombuError
 from apps.common.redis_now import redis_now
 from workers.contract import wire
 from workers.contract.broker import sender_settings
+from workers.contract.fleet import DRAINING_KEY
 from workers.contract.lease import FENCE
 
 log = logging.getLogger(__name__)
@@ -117,6 +118,20 @@ def standing(run: str) -> Standing | None:
     except redis.RedisError:
         return None
     return Standing(leased=lease is not None, fence=int(fence or 0))
+
+
+def draining_send(names: Collection[str]) -> bool:
+    """Tell all workers which of them take no new run."""
+    try:
+        pipe = _redis(settings.REDIS_URL).pipeline(transaction=True)
+        pipe.delete(DRAINING_KEY)
+        if names:
+            pipe.sadd(DRAINING_KEY, *names)
+        pipe.execute()
+    except redis.RedisError as error:
+        log.warning("which workers are drained waits for Redis: %s", error)
+        return False
+    return True
 
 
 def refusal_count() -> None:

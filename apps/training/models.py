@@ -233,6 +233,16 @@ class FolderDeletion(models.Model):
         return self.folder
 
 
+class DrainedWorker(models.Model):
+    """A worker, by its name, that is to finish what it is at and to take no new run."""
+
+    name = models.CharField(primary_key=True, max_length=255)
+    since = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return self.name
+
+
 class RunQuota(Stamped):
     """What the runs of a project may take; null, or no row, is no limit.
 

@@ -16,6 +16,7 @@ app_name = "training"
 urlpatterns = [
     path("<slug:slug>/fleet/", fleet.fleet, name="fleet"),
     path("<slug:slug>/fleet/quota/", fleet.quota, name="quota"),
+    path("<slug:slug>/fleet/drain/", fleet.drain, name="drain"),
     path("<slug:slug>/space/", space.space, name="space"),
     path("<slug:slug>/space/limits/", space.limits, name="space_limits"),
     path("<slug:slug>/runs/<str:run_id>/intermediates/", space.intermediates, name="intermediates"),

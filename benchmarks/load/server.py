@@ -51,7 +51,7 @@ def web_side(var: Path, *, port: int) -> Iterator[None]:
 
     wanted = [
         program
-        for program in programs(port=port, var=var, log_level="INFO")
+        for program in programs(port=port, log_level="INFO")
         if program.name in ("web-1", "web-2", "events", "imports")
     ]
     with ExitStack() as stack:

@@ -24,7 +24,7 @@ EVERYTHING = [
     wire.QUEUE_IMPORTS,
     wire.QUEUE_STATISTICS,
     wire.QUEUE_CPU,
-    alive.SCHEDULER,
+    wire.SCHEDULER,
 ]
 
 
@@ -85,7 +85,7 @@ def test_a_missing_migration_or_database_makes_a_process_unready_but_alive(clien
         (wire.QUEUE_IMPORTS, "imports worker"),
         (wire.QUEUE_STATISTICS, "statistics worker"),
         (wire.QUEUE_CPU, "training worker"),
-        (alive.SCHEDULER, "scheduler"),
+        (wire.SCHEDULER, "scheduler"),
     ],
 )
 def test_healthz_names_the_part_that_gave_no_sign_of_life(client, beating, gone, part):

@@ -132,18 +132,14 @@ def test_programs_wait_for_the_schema_and_start_as_up_starts_them() -> None:
     assert targets <= stages
 
 
-def test_up_runs_every_part_with_the_start_line_of_a_service(tmp_path: Path) -> None:
-    up = {p.name: p.argv for p in processes.programs(port=8000, var=tmp_path, log_level="INFO")}
+def test_up_runs_every_part_with_the_start_line_of_a_service() -> None:
+    up = {p.name: p.argv for p in processes.programs(port=8000, log_level="INFO")}
     for part in (*start.PARTS, *processes.PARTS):
         if part == "web":
             continue  # `up` has two servers, so that one may die
-        line = (
-            start.argv(part)
-            if part in start.PARTS
-            else processes.argv(part, var=tmp_path, log_level="INFO")
-        )
+        line = start.argv(part) if part in start.PARTS else processes.argv(part, log_level="INFO")
         assert up[part] == line
-    web = processes.argv("web", var=tmp_path, log_level="INFO", host="0.0.0.0")  # noqa: S104
+    web = processes.argv("web", log_level="INFO", host="0.0.0.0")  # noqa: S104
     assert web[web.index("--host") + 1] == "0.0.0.0"  # noqa: S104
     assert set(up["web-1"]) <= {*web, "127.0.0.1", "2", "3"}
 

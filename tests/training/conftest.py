@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -100,6 +100,7 @@ class FakeWire:
         self.queued: set[tuple[str, int]] = set()
         self.workers = [worker_make("train@box", slots=100, queues=JOB_QUEUES)]
         self.heard: dict[str, float] = {}
+        self.draining: set[str] = set()
 
     def job_send(self, spec: dict[str, Any], *, created_at: float) -> bool:
         if self.takes_jobs:
@@ -129,7 +130,13 @@ class FakeWire:
         return self.queued if self.reachable else None
 
     def fleet_state(self) -> Fleet | None:
-        return Fleet(tuple(self.workers), dict(self.heard)) if self.reachable else None
+        if not self.reachable:
+            return None
+        return Fleet(tuple(self.workers), dict(self.heard), queueing.drained_names())
+
+    def draining_send(self, names: Collection[str]) -> bool:
+        self.draining = set(names)
+        return self.reachable
 
     def claimed(self, run: Run, *, leased: bool = True) -> None:
         """A worker has started the run's current attempt."""
@@ -147,6 +154,7 @@ def wire(monkeypatch: pytest.MonkeyPatch) -> FakeWire:
         "attempt_fence",
         "standing",
         "jobs_waiting",
+        "draining_send",
     ):
         monkeypatch.setattr(dispatch, name, getattr(fake, name))
     return fake

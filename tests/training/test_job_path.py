@@ -20,7 +20,7 @@ from apps.training.selectors.queueing import fleet_state, why_it_waits
 from tests.training.reports import points_said, points_stored
 from tests.training.stack import Process, Stack, redis_client, wait_until, witnessed
 from workers.contract import wire
-from workers.contract.fleet import WORKERS_KEY, Fleet
+from workers.contract.fleet import DRAINING_KEY, WORKERS_KEY, Fleet, WorkerReport
 
 pytestmark = [pytest.mark.stack, pytest.mark.spread]
 FOR_EVER = {"steps": 100_000, "step_seconds": 0.05}
@@ -281,6 +281,67 @@ def test_a_second_run_waits_in_the_database_until_the_workers_slot_is_free(
     assert "in use" in why_it_waits(run)
     services.run_cancel(run=busy)
     assert in_state(run, "finished").attempt == 1
+
+
+def test_a_drained_worker_ends_what_it_is_at_and_takes_nothing_also_after_a_restart(
+    stack: Stack, held: Callable[..., Run], go_on: Callable[[], None], drill: Callable[..., Run]
+) -> None:
+    with redis_client() as client:
+        client.delete(WORKERS_KEY)
+    first = held()
+    fleet = wait_until(lambda: told_by_worker(first), what="a report that names the run")
+    name = fleet.workers[0].name
+    try:
+        assert services.worker_drain(name=name)
+        wait_until(lambda: drained(name), what="a report that says so")
+        second = drill(steps=5)
+        assert "is draining" in why_it_waits(second)
+        go_on()
+        assert in_state(first, "finished").attempt == 1
+        stack.worker.terminate()
+        started_at = time.time()
+        stack.revive()
+        again = wait_until(lambda: drained(name, since=started_at), what="the same after a restart")
+        assert again.runs == ()
+        # What it took before it knew, it has put back.
+        waits = {(second.pk, 1)}
+        wait_until(lambda: dispatch.jobs_waiting("cpu") == waits, what="a job that nobody takes")
+        second.refresh_from_db()
+        assert second.state == "queued"
+        services.worker_resume(name=name)
+        assert in_state(second, "finished").attempt == 1
+    finally:
+        with redis_client() as client:
+            client.delete(DRAINING_KEY)
+
+
+def test_a_job_that_comes_to_a_drained_worker_is_put_back(
+    stack: Stack, drill: Callable[..., Run]
+) -> None:
+    """It may have asked the broker for one before it heard."""
+    with redis_client() as client:
+        client.delete(WORKERS_KEY)
+        fleet = wait_until(
+            lambda: (told := fleet_state()) and told.workers and told, what="a worker that reports"
+        )
+        client.sadd(DRAINING_KEY, fleet.workers[0].name)
+        try:
+            run = drill(steps=5)
+            wait_until(lambda: drained(fleet.workers[0].name), what="a report that says so")
+            waits = {(run.pk, 1)}
+            wait_until(lambda: dispatch.jobs_waiting("cpu") == waits, what="the job in its queue")
+            assert dispatch.standing(run.pk) == dispatch.Standing(False, 0), "nobody claimed it"
+        finally:
+            client.delete(DRAINING_KEY)
+    assert in_state(run, "finished").attempt == 1
+
+
+def drained(name: str, *, since: float = 0.0) -> WorkerReport | None:
+    told = fleet_state()
+    for worker in told.workers if told else ():
+        if worker.name == name and worker.draining and worker.started_at >= since:
+            return worker
+    return None
 
 
 def told_by_worker(run: Run) -> Fleet | None:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.core.management import CommandError, call_command
 from django.db import connection
 from django.utils import timezone
 from pytest_django.fixtures import Settings
@@ -319,6 +320,108 @@ def test_what_no_machine_can_do_is_held_with_the_reason_and_lets_others_pass(
         services.runs_sweep()
     assert sent(wire) == ["small", "large"]
     assert wire.jobs[-1]["layout"] == needs.get("layout", "one")
+
+
+# Workers that are drained.
+
+
+def drain(wire: FakeWire, commits: Commits, name: str, **more: Any) -> bool:
+    with commits():
+        return services.worker_drain(name=name, **more)
+
+
+def test_a_drained_worker_gets_no_run_until_it_takes_runs_again(
+    launch: Launch, wire: FakeWire, commits: Commits, emil: User, project: Project
+) -> None:
+    wire.workers = [worker_make("a@box"), worker_make("b@box")]
+    assert drain(wire, commits, "a@box", project=project, user=emil)
+    assert not drain(wire, commits, "a@box", project=project, user=emil)
+    assert wire.draining == {"a@box"}
+    for name in ("first", "second"):
+        launch(name)
+    assert sent(wire) == ["first"]
+    with commits():
+        assert services.worker_resume(name="a@box", project=project, user=emil)
+        assert not services.worker_resume(name="a@box", project=project, user=emil)
+    assert sent(wire) == ["first", "second"]
+    assert wire.draining == set()
+    told = AuditEvent.objects.filter(actor=emil, project=project, subject="a@box")
+    assert list(told.order_by("pk").values_list("action", flat=True)) == [
+        "worker.drained",
+        "worker.resumed",
+    ]
+
+
+def test_a_run_at_a_drained_worker_takes_no_slot_of_another(
+    launch: Launch, wire: FakeWire, commits: Commits
+) -> None:
+    wire.workers = [worker_make("a@box"), worker_make("b@box")]
+    first = launch("first")
+    wire.workers[0] = worker_make("a@box", runs=(first.pk,))
+    drain(wire, commits, "a@box")
+    for name in ("second", "third"):
+        launch(name)
+    assert sent(wire) == ["first", "second"]
+
+
+def test_where_every_worker_of_a_class_is_drained_waiting_runs_say_so(
+    launch: Launch, wire: FakeWire, commits: Commits
+) -> None:
+    first = launch("first")
+    drain(wire, commits, "train@box")
+    second = launch("second")
+    for run in (first, second):
+        assert "worker of class cpu is draining" in why_it_waits(run)
+
+
+def test_a_run_that_only_a_drained_worker_can_do_names_it(
+    launch: Launch, wire: FakeWire, commits: Commits
+) -> None:
+    gpus = tuple(Gpu("H200") for _ in range(4))
+    wire.workers = [
+        worker_make("big@box", queues=("gpu",), gpus=gpus, versions={"torch": "2"}),
+        worker_make("small@box", queues=("gpu",), gpus=gpus[:1], versions={"torch": "2"}),
+    ]
+    drain(wire, commits, "big@box")
+    run = launch("wide", queue="gpu")
+    Run.objects.filter(pk=run.pk).update(layout="data", processes=4, admitted_at=None)
+    run.refresh_from_db()
+    said = why_it_waits(run)
+    assert "It needs 4 GPUs" in said
+    assert "big@box could do it, and is draining" in said
+
+
+def test_a_worker_that_nobody_hears_cannot_be_drained_by_a_slip(
+    launch: Launch, wire: FakeWire
+) -> None:
+    with pytest.raises(DomainError) as refused:
+        services.worker_drain(name="trian@box")
+    assert (refused.value.code, refused.value.field) == ("unknown_worker", "worker")
+
+
+def test_the_sweep_tells_again_what_redis_forgot(
+    launch: Launch, wire: FakeWire, commits: Commits
+) -> None:
+    drain(wire, commits, "train@box")
+    wire.draining = set()
+    services.runs_sweep()
+    assert wire.draining == {"train@box"}
+
+
+def test_the_command_drains_tells_and_takes_back(
+    launch: Launch, wire: FakeWire, commits: Commits, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with commits():
+        call_command("drain", "train@box")
+    wire.workers = [worker_make("train@box", draining=True)]
+    call_command("drain")
+    assert "train@box: idle, drained" in capsys.readouterr().out
+    with commits():
+        call_command("drain", "train@box", "--off")
+    call_command("drain")
+    assert "No worker is drained" in capsys.readouterr().out
+    with pytest.raises(CommandError):
+        call_command("drain", "nobody@box")
 
 
 def test_words_name_the_broker_when_it_is_away(launch: Launch, wire: FakeWire) -> None:

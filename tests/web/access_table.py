@@ -654,6 +654,7 @@ TRAINING = [
     page("training:intermediates", STAFF, args=run_id),
     post("training:intermediates", STAFF, args=run_id),
     post("training:quota", ADMINS, data={"runs_at_once": "2"}),
+    post("training:drain", STAFF, data={"worker": "train@none", "drain": "no"}),
     # the world's run has finished, so it has no place any more
     post("training:run_move", STAFF, args=run_id, data={"to": "up"}, ok=409),
     post("training:run_priority", STAFF, args=run_id, data={"priority": "2"}, ok=409),
@@ -746,6 +747,9 @@ TRAINING_API = [
         ok=404,
     ),
     api("GET /projects/{slug}/fleet", STAFF),
+    api(
+        "POST /projects/{slug}/fleet/drain", STAFF, data={"worker": "train@none", "draining": False}
+    ),
     api("GET /projects/{slug}/constitution", STAFF),
     api(
         "POST /projects/{slug}/constitution",

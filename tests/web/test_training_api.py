@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from apps.accounts.models import Project, User
 from apps.accounts.services import token_create
+from apps.common.scheduling import Schedulers
 from apps.training import services
 from apps.training.models import Run, RunAttempt, RunQuota, Sample
 from apps.training.screens.fleet import differences, gpu_words
@@ -217,7 +218,11 @@ def worker(name: str, **more: Any) -> WorkerReport:
 def machines(monkeypatch: pytest.MonkeyPatch) -> list[WorkerReport]:
     """What Redis would tell; empty it, or fill it."""
     known: list[WorkerReport] = []
-    monkeypatch.setattr(fleet_reading, "fleet_state", lambda: Fleet(tuple(known)))
+    monkeypatch.setattr(
+        fleet_reading,
+        "fleet_state",
+        lambda: Fleet(tuple(known), draining=fleet_reading.drained_names()),
+    )
     return known
 
 
@@ -320,6 +325,65 @@ def test_only_an_admin_sets_the_quota_and_a_blank_one_lifts_it(
     assert admin.post("/p/arguments/fleet/quota/", {"runs_at_once": "0"}).status_code in (400, 422)
     admin.post("/p/arguments/fleet/quota/", {"runs_at_once": ""})
     assert RunQuota.objects.get(project=project).runs_at_once is None
+
+
+def test_a_worker_is_drained_from_the_page_and_shown_as_it_ends_its_run(
+    project: Project, emil: User, signed_in: Sign, machines: list[WorkerReport]
+) -> None:
+    client = signed_in(emil)
+    machines.append(worker("a@one", runs=("r",)))
+    queued(project, "waits")
+
+    def page() -> str:
+        return client.get("/p/arguments/fleet/").content.decode()
+
+    assert 'value="yes"' in page()
+    client.post("/p/arguments/fleet/drain/", {"worker": "a@one", "drain": "yes"})
+    assert "draining: it finishes what it is at" in page()
+    assert "0 workers · 1 draining" in page()
+    assert "is draining and takes no new run" in page()
+    machines[:] = [worker("a@one")]
+    assert "draining: it has not confirmed yet" in page()
+    machines[:] = [worker("a@one", draining=True)]
+    assert "idle, drained" in page()
+    machines.clear()
+    assert "a@one is drained and not heard." in page()
+    client.post("/p/arguments/fleet/drain/", {"worker": "a@one", "drain": "no"})
+    assert "a@one" not in page().replace("a@one takes runs again.", "")
+    answer = client.post("/p/arguments/fleet/drain/", {"worker": "b@one", "drain": "yes"})
+    assert answer.status_code in (400, 422)
+
+
+def test_a_worker_is_drained_by_the_api(
+    project: Project, emil: User, signed_in: Sign, machines: list[WorkerReport]
+) -> None:
+    client = signed_in(emil)
+    machines.append(worker("a@one", draining=True))
+
+    def drain(**given: Any) -> Any:
+        address = "/api/v1/projects/arguments/fleet/drain"
+        return client.post(address, given, content_type="application/json")
+
+    assert drain(worker="a@one").json() == {"worker": "a@one", "draining": True, "changed": True}
+    assert drain(worker="a@one").json()["changed"] is False
+    [told] = client.get("/api/v1/projects/arguments/fleet").json()["workers"]
+    assert (told["draining"], told["drained"]) == (True, True)
+    assert drain(worker="nobody@one").status_code == 422
+    assert drain(worker="a@one", draining=False).json()["changed"]
+    [told] = client.get("/api/v1/projects/arguments/fleet").json()["workers"]
+    assert (told["draining"], told["drained"]) == (False, False)
+
+
+def test_the_page_says_which_scheduler_leads(
+    project: Project, emil: User, signed_in: Sign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = Schedulers()
+    monkeypatch.setattr("apps.training.screens.fleet.schedulers", lambda: known)
+    client = signed_in(emil)
+    assert "No scheduler leads" in client.get("/p/arguments/fleet/").content.decode()
+    known = Schedulers(leads="web-1:12:aaaa", stand_by=("web-2:7:bbbb",))
+    text = client.get("/p/arguments/fleet/").content.decode()
+    assert "Process 12 on web-1 leads; 1 more would take over." in text
 
 
 def test_a_redis_that_is_away_is_said_and_no_machine_invented(

@@ -278,3 +278,55 @@ def test_what_a_worker_said_before_it_was_started_again_counts_no_more() -> None
         (REPORT.host, "c"),
         ("another", "a"),
     }
+
+
+# Workers that are drained.
+
+
+def test_a_fleet_places_no_run_on_a_worker_that_is_drained() -> None:
+    def one(name: str, *runs: str) -> WorkerReport:
+        return WorkerReport(name, "box", 1, ("gpu",), at=0.0, runs=runs)
+
+    busy = Fleet((one("a", "r1"), one("b")), draining=frozenset({"a"}))
+    assert [worker.name for worker in busy.of_class("gpu")] == ["b"]
+    assert [worker.name for worker in busy.draining_of("gpu")] == ["a"]
+    assert busy.slots("gpu") == 1
+    assert busy.placed({"gpu": ["r1", "r2"]}) == 2, "r1 has its slot where it is"
+    assert busy.placed({"gpu": ["r1", "r2", "r3"]}) == 2
+    idle = Fleet((one("a"), one("b")), draining=frozenset({"a"}))
+    assert idle.placed({"gpu": ["r1", "r2"]}) == 1
+
+
+class Consumer:
+    """As much of Celery's as an intake uses."""
+
+    def __init__(self) -> None:
+        self.queues = {"gpu", "cpu"}
+
+    def cancel_task_queue(self, queue: str) -> None:
+        self.queues.remove(queue)
+
+    def add_task_queue(self, queue: str) -> None:
+        self.queues.add(queue)
+
+
+def test_an_intake_is_shut_and_opened_once_and_leaves_alone_what_others_command() -> None:
+    consumer = Consumer()
+    intake = fleet.Intake(consumer, ("gpu", "cpu"))
+    intake.set(open_=False)
+    intake.set(open_=False)
+    assert consumer.queues == set()
+    intake.set(open_=True)
+    assert consumer.queues == {"gpu", "cpu"}
+    consumer.cancel_task_queue("cpu")  # celery control cancel_consumer
+    intake.set(open_=True)
+    assert consumer.queues == {"gpu"}
+
+
+def test_a_worker_that_cannot_ask_keeps_to_what_it_was_told() -> None:
+    reporter = fleet.Reporter("unix:///nonexistent/redis.sock", name="a@b", queues=(), slots=1)
+    reporter.draining = True
+    reporter.beat()
+    assert reporter.draining
+    assert reporter.report().draining
+    reporter.leave()

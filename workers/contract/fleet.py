@@ -3,6 +3,7 @@
     concord:worker:<instance> a WorkerReport as JSON; expires unless it is said again
     concord:workers           instances by the Unix time of their last report
     concord:classes-heard     machine class -> Unix time of the last report of any worker of it
+    concord:draining          names of the workers that the web side tells to take no new run
 
 Redis holds no history: a machine that is gone is gone from here within half a minute.
 """
@@ -19,6 +20,7 @@ from workers.contract.wire import ALIVE_SECONDS, ContractError, build
 
 WORKERS_KEY = "concord:workers"
 HEARD_KEY = "concord:classes-heard"
+DRAINING_KEY = "concord:draining"
 REPORT_SECONDS = ALIVE_SECONDS
 KEPT_SECONDS = 86_400  # for which a silent worker is remembered
 PACKAGES = ("torch", "transformers", "trl", "accelerate", "peft", "deepspeed", "ray", "vllm")
@@ -46,7 +48,8 @@ class WorkerReport:
     `instance` tells two workers of one `name` apart, which nothing keeps from being started.
     `slots`: attempts it takes at once. `runs`: ids of the runs it works on. `versions` holds the
     `PACKAGES` that are installed, `rewards` the names of its reward functions; `runs_code`: whether
-    it may run the code of answers. `at` and `started_at` are Unix seconds of its clock.
+    it may run the code of answers; `draining`: it takes no new run, as it was told. `at` and
+    `started_at` are Unix seconds of its clock.
     """
 
     name: str
@@ -66,29 +69,45 @@ class WorkerReport:
     instance: str = ""
     rewards: tuple[str, ...] = ()
     runs_code: bool = False
+    draining: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """The workers that were heard in the last half minute, and when each machine class was."""
+    """The workers that were heard in the last half minute, and when each machine class was.
+    `draining`: names of those that take no new run, as the database has them."""
 
     workers: tuple[WorkerReport, ...] = ()
     heard: Mapping[str, float] = field(default_factory=dict)
+    draining: frozenset[str] = frozenset()
 
     def of_class(self, queue: str) -> list[WorkerReport]:
-        return [worker for worker in self.workers if queue in worker.queues]
+        """The workers that take runs of the class."""
+        return [
+            worker
+            for worker in self.workers
+            if queue in worker.queues and worker.name not in self.draining
+        ]
+
+    def draining_of(self, queue: str) -> list[WorkerReport]:
+        """The workers of the class that take no new run."""
+        return [
+            worker
+            for worker in self.workers
+            if queue in worker.queues and worker.name in self.draining
+        ]
 
     def slots(self, queue: str) -> int:
-        """Of the workers of a class; one of two classes has its slots in both."""
+        """Of the workers that take runs of a class; one of two classes has its slots in both."""
         return sum(worker.slots for worker in self.of_class(queue))
 
     def placed(self, wanted: Mapping[str, Iterable[str]]) -> int:
         """How many of these runs (machine class -> ids) can be worked on at once.
 
-        A run that a worker says it is at has its slot there; the others may go to any worker of
-        their class, and a class without a worker has one slot, for the first that comes. The most
-        that fit then is the least cut between runs and workers (Ford and Fulkerson 1956): over
-        all sets of classes, the slots that serve the set and the runs beyond it.
+        A run that a worker says it is at has its slot there; the others may go to any worker that
+        takes runs of their class, and a class without one has one slot, for the first that comes.
+        The most that fit then is the least cut between runs and workers (Ford and Fulkerson 1956):
+        over all sets of classes, the slots that serve the set and the runs beyond it.
         """
         left = {queue: set(runs) for queue, runs in wanted.items()}
         slots: Counter[frozenset[str]] = Counter()
@@ -99,7 +118,8 @@ class Fleet:
             settled += len(at)
             for queue in left.keys() & set(worker.queues):  # a report may name what it likes
                 left[queue] -= at
-            slots[frozenset(worker.queues)] += worker.slots - len(at)
+            if worker.name not in self.draining:
+                slots[frozenset(worker.queues)] += worker.slots - len(at)
         for queue in left:
             if not self.slots(queue):
                 slots[frozenset([queue])] += 1
@@ -136,7 +156,7 @@ def report_from_json(text: str | bytes) -> WorkerReport:
     _require(report, _is_count, "no number from 0", "pid", "slots", "cpus")
     _require(report, _is_size, "no number from 0", "memory_bytes", "memory_free_bytes")
     _require(report, _is_time, "no time", "at", "started_at")
-    _require(report, _is_truth, "neither true nor false", "runs_code")
+    _require(report, _is_truth, "neither true nor false", "runs_code", "draining")
     for gpu in report.gpus:
         _require(gpu, _is_text, "no text", "name", "driver")
         _require(gpu, _is_size, "no number from 0", "total_bytes", "free_bytes")

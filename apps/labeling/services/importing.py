@@ -6,7 +6,6 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Literal
@@ -18,6 +17,7 @@ from apps.accounts.models import Project
 from apps.accounts.services import audit_record
 from apps.common.errors import DomainError
 from apps.common.json_limits import storable
+from apps.common.locks import lock_held
 from apps.common.refusals import explain
 from apps.common.registry import dataset_maker
 from apps.common.transactions import WORTH_IT, plans_renew
@@ -391,7 +391,7 @@ def votes_result(report: VotesReport, expected: dict[str, Any]) -> dict[str, Any
 # Comparisons go in by one transaction that also ends the attempt when there are no votes: a worker
 # that is killed leaves none of them. Past votes follow in transactions of 2,000; an import that
 # ends among them is `interrupted` and continues from there when it is started again, since rows
-# that are there already change nothing. While it works, the worker's connection holds an advisory
+# that are there already change nothing. While it works, a connection of its own holds an advisory
 # lock; when the process dies, the database lets go of it and `import_jobs_sweep` sees a running job
 # that nobody runs.
 
@@ -404,7 +404,7 @@ State, Stage = ImportJob.State, ImportJob.Stage
 def import_job_run(*, job: str) -> str:
     """Do what the job is queued for; returns its state afterwards. Harmless to call twice."""
     found = ImportJob.objects.select_related("project", "created_by").get(pk=job)
-    with _alone(found.number) as free:
+    with lock_held("%s", [found.number]) as free:
         if not free or not _claim(found):
             return ImportJob.objects.values_list("state", flat=True).get(pk=job)
         progress = Progress(found.pk, found.attempt)
@@ -424,20 +424,6 @@ def import_job_run(*, job: str) -> str:
         finally:
             progress.forget()
     return ImportJob.objects.values_list("state", flat=True).get(pk=job)
-
-
-@contextmanager
-def _alone(number: int) -> Iterator[bool]:
-    """Holds the job's lock, if nobody else does, for as long as the block lasts."""
-    with connection.cursor() as cursor:
-        cursor.execute("select pg_try_advisory_lock(%s)", [number])
-        free = cursor.fetchone()[0]
-    try:
-        yield free
-    finally:
-        if free:
-            with connection.cursor() as cursor:
-                cursor.execute("select pg_advisory_unlock(%s)", [number])
 
 
 def is_running(number: int) -> bool:

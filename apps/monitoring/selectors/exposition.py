@@ -15,6 +15,7 @@ from django.db import DatabaseError, connection
 from django.db.models import Count, F, Max, Min, QuerySet
 from django.utils import timezone
 
+from apps.common.health import schedulers
 from apps.labeling.models import Vote
 from apps.monitoring.models import Delivery, Incident, Watch
 from apps.monitoring.selectors.backups import Kind, last_times
@@ -255,6 +256,14 @@ def _of_broker(now: datetime) -> Iterable[Family]:
         ("queue",),
         [((name,), float(seen)) for name, seen in look.seen.items()],
     )
+    known = schedulers()
+    if known is not None:
+        yield Family(
+            "concord_schedulers",
+            "Schedulers that were heard in the last half minute: one leads, others take over.",
+            ("state",),
+            [(("leads",), float(bool(known.leads))), (("stands_by",), len(known.stand_by))],
+        )
     yield Family(
         "concord_event_delay_seconds",
         "How old the newest event of the oldest batch is that waits to be stored; 0 if none waits.",

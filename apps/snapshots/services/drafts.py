@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from apps.accounts.models import AuditEvent, Project, User
 from apps.common.errors import Conflict, DomainError
+from apps.common.locks import lock_held
 from apps.common.refusals import explain
 from apps.snapshots.models import Snapshot, SnapshotRow
 from apps.snapshots.progress import Cancelled, progress_forget
@@ -122,21 +123,14 @@ def seal(
 @contextmanager
 def alone(snapshot: str) -> Iterator[bool]:
     """Holds the dataset's lock, if nobody else does, for as long as the block lasts."""
-    free = _asked("select pg_try_advisory_lock(hashtextextended(%s, %s))", snapshot)
-    try:
+    with lock_held("hashtextextended(%s, %s)", [snapshot, _LOCK_SEED]) as free:
         yield free
-    finally:
-        if free:
-            _asked("select pg_advisory_unlock(hashtextextended(%s, %s))", snapshot)
 
 
 def is_made(snapshot: str) -> bool:
     """Whether some process holds the dataset's lock."""
-    with transaction.atomic():
-        return not _asked("select pg_try_advisory_xact_lock(hashtextextended(%s, %s))", snapshot)
-
-
-def _asked(statement: str, snapshot: str) -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute(statement, [snapshot, _LOCK_SEED])
-        return bool(cursor.fetchone()[0])
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(
+            "select pg_try_advisory_xact_lock(hashtextextended(%s, %s))", [snapshot, _LOCK_SEED]
+        )
+        return not cursor.fetchone()[0]

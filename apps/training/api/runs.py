@@ -540,6 +540,8 @@ class WorkerOut(Schema):
     queues: list[str] = Field(description="the machine classes that it serves")
     slots: int = Field(description="runs that it takes at once")
     busy: int = Field(description="of these, taken")
+    draining: bool = Field(description="it is told to take no new run")
+    drained: bool = Field(description="it has heard so and is at nothing: it may be switched off")
     cpus: int
     memory_bytes: int | None
     memory_free_bytes: int | None
@@ -549,8 +551,9 @@ class WorkerOut(Schema):
     at: float = Field(description="Unix seconds of its last report")
 
     @classmethod
-    def of(cls, worker: WorkerReport) -> "WorkerOut":
-        given = asdict(worker) | {"busy": len(worker.runs)}
+    def of(cls, worker: WorkerReport, told: bool) -> "WorkerOut":
+        drained = told and worker.draining and not worker.runs
+        given = asdict(worker) | {"busy": len(worker.runs), "draining": told, "drained": drained}
         return cls(**{name: given[name] for name in cls.model_fields})
 
 
@@ -585,12 +588,40 @@ def fleet(request: HttpRequest, slug: str) -> FleetOut:
     project_for(request.user, slug, STAFF)
     heard = fleet_reading.fleet_state()
     return FleetOut(
-        workers=[WorkerOut.of(one) for one in (heard.workers if heard else ())],
+        workers=[
+            WorkerOut.of(one, one.name in heard.draining)
+            for one in (heard.workers if heard else ())
+        ],
         classes=[
             ClassOut(queue=n, slots=one.live, taken=len(one.has), waiting=len(one.waiting))
             for n, one in queue_lines(fleet=heard).items()
         ],
     )
+
+
+class DrainIn(Schema):
+    worker: str = Field(description="its name, such as train@gpu-1")
+    draining: bool = Field(True, description="false: it takes runs again")
+
+
+class DrainOut(Schema):
+    worker: str
+    draining: bool
+    changed: bool = Field(description="false: it was so already")
+
+
+@router.post(
+    "/projects/{slug}/fleet/drain",
+    auth=needs("train"),
+    response=DrainOut,
+    summary="Let a worker finish what it is at and take no new run, or take runs again",
+)
+def worker_drain(request: HttpRequest, slug: str, payload: DrainIn) -> DrainOut:
+    """For the whole site, and also after the worker was started again."""
+    project = project_for(request.user, slug, STAFF)
+    act = services.worker_drain if payload.draining else services.worker_resume
+    changed = act(name=payload.worker, project=project, user=request.user)
+    return DrainOut(worker=payload.worker, draining=payload.draining, changed=changed)
 
 
 @router.post(

@@ -12,7 +12,9 @@ from typing import Any
 from django.conf import settings
 
 from apps.accounts.models import Project
+from apps.common.health import schedulers
 from apps.common.numbers import filesize
+from apps.common.scheduling import Schedulers
 from apps.training import display
 from apps.training.models import Run, RunQuota
 from apps.training.selectors import queueing as fleet_reading
@@ -24,6 +26,7 @@ from workers.contract.wire import QUEUE_SHORT
 
 MOST_ROWS = 50  # of one class
 ELSEWHERE = "a run of another project"
+DRAINED = "idle, drained"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +39,23 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One worker and where it stands. `odd` are its differences from the rest, in words."""
+    """One worker and where it stands. `odd` are its differences from the rest, in words; `draining`
+    what it is at where it takes no new run, else empty."""
 
     worker: WorkerReport
     gpus: list[str]
     processor: str
     jobs: list[Job]
     odd: list[str]
+    draining: str
     versions: str
     started_at: datetime
     heard_at: datetime
+
+    @property
+    def drained(self) -> bool:
+        """Whether it may be switched off: it is at nothing and takes nothing."""
+        return self.draining == DRAINED
 
     @property
     def idle_slots(self) -> int:
@@ -70,6 +80,7 @@ class ClassView:
     queue: str
     summary: str
     silent: bool
+    draining: bool
     rows: list[QueueRow]
     more: int
 
@@ -87,12 +98,15 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class FleetView:
-    """`unknown`: Redis does not answer. `unused`: classes nobody serves and nobody asks for."""
+    """`unknown`: Redis does not answer. `unused`: classes nobody serves and nobody asks for;
+    `absent`: drained workers that are not heard."""
 
     unknown: bool
+    schedulers: Schedulers | None
     machines: list[Machine]
     classes: list[ClassView]
     unused: list[str]
+    absent: list[str]
     quota: Quota
 
 
@@ -103,19 +117,24 @@ def fleet_view(project: Project) -> FleetView:
     classes, unused = [], []
     words = queue_words(fleet=fleet, lines=lines)
     for line in lines.values():
-        if line.has or line.waiting or known.of_class(line.queue):
+        if line.has or line.waiting or known.of_class(line.queue) or known.draining_of(line.queue):
             classes.append(_class_view(line, known, project, words))
         else:
             unused.append(line.queue)
     runs = {run.pk: run for line in lines.values() for run in line.has}
     return FleetView(
         unknown=fleet is None,
+        schedulers=schedulers(),
         machines=[
-            _machine(worker, known.workers, runs, project, code_version())
-            for worker in known.workers
+            _machine(worker, known, runs, project, code_version()) for worker in known.workers
         ],
         classes=classes,
         unused=unused,
+        absent=sorted(
+            fleet_reading.drained_names() - {worker.name for worker in known.workers}
+            if fleet is not None
+            else ()
+        ),
         quota=_quota(project, runs.values()),
     )
 
@@ -138,11 +157,12 @@ def _quota(project: Project, with_slots: Iterable[Run]) -> Quota:
 
 def _machine(
     worker: WorkerReport,
-    all_workers: Sequence[WorkerReport],
+    fleet: Fleet,
     runs: Mapping[str, Run],
     project: Project,
     site_code: str,
 ) -> Machine:
+    all_workers = fleet.workers
     memory = [
         f"{worker.cpus} CPU{'' if worker.cpus == 1 else 's'}",
         *([f"{filesize(worker.memory_bytes)} of memory"] if worker.memory_bytes else []),
@@ -154,6 +174,7 @@ def _machine(
         processor=", ".join(memory),
         jobs=[_job(run_id, runs, project) for run_id in worker.runs],
         odd=[*namesakes(worker, all_workers), *differences(worker, all_workers, site_code)],
+        draining=draining_words(worker) if worker.name in fleet.draining else "",
         versions=", ".join(
             f"{name} {worker.versions[name]}" for name in PACKAGES if name in worker.versions
         ),
@@ -169,6 +190,13 @@ def _job(run_id: str, runs: Mapping[str, Run], project: Project) -> Job:
     # A run that has ended a moment ago is not among those with a slot; it is not looked up, so
     # that another project's is not told from one's own.
     return Job(None, ELSEWHERE if run is not None else "a run that is ending")
+
+
+def draining_words(worker: WorkerReport) -> str:
+    """Of a worker that is told to take no new run; it hears so within seconds."""
+    if worker.runs:
+        return "draining: it finishes what it is at"
+    return DRAINED if worker.draining else "draining: it has not confirmed yet"
 
 
 def gpu_words(gpus: Sequence[Gpu]) -> list[str]:
@@ -238,9 +266,11 @@ def _class_view(
     for number, waiting in enumerate(line.waiting, 1):
         rows.append(_row(waiting.run, project, waiting.words, number=number, held=waiting.held))
     workers = len(fleet.of_class(line.queue))
+    draining = len(fleet.draining_of(line.queue))
     others = classes_beside(line.queue, fleet)
     summary = [
         f"{workers} worker{'' if workers == 1 else 's'}",
+        *([f"{draining} draining"] if draining else []),
         f"{len(line.has)} of {line.slots} slot{'' if line.slots == 1 else 's'} taken",
         f"{len(line.waiting)} waiting",
         *([f"slots shared with {' and '.join(others)}"] if others else []),
@@ -248,7 +278,8 @@ def _class_view(
     return ClassView(
         queue=line.queue,
         summary=" · ".join(summary),
-        silent=not workers,
+        silent=not workers and not draining,
+        draining=not workers and draining > 0,
         rows=rows[:MOST_ROWS],
         more=max(0, len(rows) - MOST_ROWS),
     )

@@ -22,7 +22,7 @@ from django.utils import timezone
 
 from apps.accounts.selectors import maintenance_now
 from apps.common.redis_now import redis_now
-from apps.training.models import Run, RunInput, RunQuota
+from apps.training.models import DrainedWorker, Run, RunInput, RunQuota
 from apps.training.selectors.quotas import GPU_QUEUES, gpu_hours_used, least
 from workers.config.rewards import installed_functions
 from workers.contract import fleet
@@ -34,7 +34,8 @@ from workers.contract.wire import JOB_QUEUES, QUEUE_CPU, QUEUE_SHORT
 
 
 def fleet_state() -> fleet.Fleet | None:
-    """The workers that were heard in the last half minute; None when Redis does not answer."""
+    """The workers that were heard in the last half minute, and which of them take no new run; None
+    when Redis does not answer."""
     client = redis_now()
     try:
         pipe = client.pipeline(transaction=False)
@@ -50,7 +51,13 @@ def fleet_state() -> fleet.Fleet | None:
     return fleet.Fleet(
         workers=fleet.reports_of(reports),
         heard={queue.decode(): float(at) for queue, at in heard.items()},
+        draining=drained_names(),
     )
+
+
+def drained_names() -> frozenset[str]:
+    """The workers that are told to take no new run, heard or not."""
+    return frozenset(DrainedWorker.objects.values_list("name", flat=True))
 
 
 def reward_functions() -> set[str]:
@@ -126,7 +133,7 @@ def queue_lines(*, fleet: Fleet | None, now: datetime | None = None) -> dict[str
     for run in sorted(waiting, key=order):  # over all classes: two of them may share a worker
         queue, line = run.queue, lines[run.queue]
         before = ahead[queue]
-        if unmet := needs_unmet(run, known.of_class(queue)):
+        if unmet := needs_unmet(run, known.of_class(queue), known.draining_of(queue)):
             line.waiting.append(Waiting(run, unmet, held="needs", ahead=before))
         elif spent := quotas.spent(run, used[run.project_id]):
             line.waiting.append(Waiting(run, spent, held="quota", ahead=before))
@@ -191,10 +198,22 @@ def packages_needed(run: Run) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def needs_unmet(run: Run, workers: Sequence[WorkerReport]) -> str:
-    """Why no live worker of its class can do it; empty where one can, or where none is alive."""
+def needs_unmet(
+    run: Run, workers: Sequence[WorkerReport], draining: Sequence[WorkerReport] = ()
+) -> str:
+    """Why no live worker of its class can do it; empty where one can, or where none is alive.
+    `draining`: those that could and take no new run."""
     if not workers or any(_meets(run, worker) for worker in workers):
         return ""
+    able = [worker.name for worker in draining if _meets(run, worker)]
+    return f"{_lacks(run, workers)} {_could(able)}".strip()
+
+
+def _could(able: Sequence[str]) -> str:
+    return f"{able[0]} could do it, and is draining." if able else ""
+
+
+def _lacks(run: Run, workers: Sequence[WorkerReport]) -> str:
     many = len({worker.host for worker in workers})
     whose = f"of the {many} machines" if many > 1 else "machine"
     for package in packages_needed(run):
@@ -261,11 +280,17 @@ def classes_beside(queue: str, fleet: Fleet) -> list[str]:
 
 
 def silence_words(queue: str, fleet: Fleet | None, now: datetime) -> str:
-    """Empty while a worker of the class is heard."""
+    """Empty while a worker that takes runs of the class is heard."""
     if fleet is None:
         return "Redis does not answer, so nothing can be sent; it is retried automatically."
     if fleet.of_class(queue):
         return ""
+    if draining := fleet.draining_of(queue):
+        every = "Every worker" if len(draining) > 1 else "The worker"
+        return (
+            f"{every} of class {queue} is draining and takes no new run; it starts when one takes "
+            "runs again, or another comes."
+        )
     at = fleet.heard.get(queue)
     if at is None:
         return f"No worker of class {queue} has reported yet; it starts when one does."

@@ -32,6 +32,8 @@ from apps.training.services.queueing import (
     run_prioritise,
     run_send,
     runs_admit,
+    worker_drain,
+    worker_resume,
 )
 from apps.training.services.receiving import Imported, batch_receive, parked_apply, spool_import
 from apps.training.services.repeating import (
@@ -91,4 +93,6 @@ __all__ = [
     "spool_import",
     "sweep_check",
     "uses_of",
+    "worker_drain",
+    "worker_resume",
 ]

@@ -17,7 +17,7 @@ from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError
 from apps.common.transactions import after_commit
 from apps.training import dispatch
-from apps.training.models import Run, RunAttempt, RunQuota
+from apps.training.models import DrainedWorker, Run, RunAttempt, RunQuota
 from apps.training.selectors import queueing as fleet_reading
 from apps.training.selectors.queueing import order, queue_lines
 from apps.training.signing import secret_of
@@ -176,6 +176,41 @@ def quota_set(*, project: Project, user: User | None = None, **limits: int | Non
             )
         after_commit(runs_admit)
     return row
+
+
+def worker_drain(*, name: str, project: Project | None = None, user: User | None = None) -> bool:
+    """Let the worker of this name finish what it is at and take no new run, also after a restart,
+    until `worker_resume`. False: it was so already. `project`: whose page or API said so.
+
+    Raises `DomainError` where no worker of that name is heard."""
+    fleet = fleet_reading.fleet_state()
+    if fleet is not None and name not in {worker.name for worker in fleet.workers}:
+        raise DomainError(
+            f"No worker called {name!r:.100} is heard.", code="unknown_worker", field="worker"
+        )
+    with transaction.atomic():
+        _, new = DrainedWorker.objects.get_or_create(name=name)
+        if new:
+            audit_record(action="worker.drained", actor=user, project=project, subject=name)
+        after_commit(drained_tell)
+    return new
+
+
+def worker_resume(*, name: str, project: Project | None = None, user: User | None = None) -> bool:
+    """Let a drained worker take runs again. False: it was not drained."""
+    with transaction.atomic():
+        gone, _ = DrainedWorker.objects.filter(name=name).delete()
+        if gone:
+            audit_record(action="worker.resumed", actor=user, project=project, subject=name)
+        after_commit(drained_tell)
+        after_commit(runs_admit)
+    return bool(gone)
+
+
+def drained_tell() -> None:
+    """What the database says of drained workers, to the workers; the sweep says it again, since a
+    Redis may forget."""
+    dispatch.draining_send(sorted(fleet_reading.drained_names()))
 
 
 def _lock() -> None:

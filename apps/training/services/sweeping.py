@@ -14,7 +14,7 @@ from apps.training.services.attempts import run_dispatch, run_end, run_fail_or_r
 from apps.training.services.commands import command_deliver
 from apps.training.services.housekeeping import folders_delete
 from apps.training.services.intermediates import intermediates_expire
-from apps.training.services.queueing import log, run_send, runs_admit
+from apps.training.services.queueing import drained_tell, log, run_send, runs_admit
 from apps.training.services.receiving import ends_parked, parked_apply, spool_import_stored
 from apps.training.services.scanning import scans_sweep
 from workers.artifacts import StoreUnreachable
@@ -28,6 +28,7 @@ def runs_sweep() -> Counter[str]:
     others from being looked at.
     """
     done: Counter[str] = Counter()
+    drained_tell()
     try:
         if applied := parked_apply():
             done["unparked"] = applied

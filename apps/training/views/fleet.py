@@ -1,4 +1,5 @@
-"""The fleet: machines, queues by machine class, the order of those that wait, the quota."""
+"""The fleet: machines, queues by machine class, the order of those that wait, the quota; workers
+that are drained."""
 
 from django.contrib import messages
 from django.http import HttpResponse
@@ -45,6 +46,20 @@ def quota(request: Request) -> HttpResponse:
     words = f"at most {limit} at once" if limit else "as many as there are slots"
     more = f", {hours:,} GPU hours in 30 days" if hours else ""
     messages.success(request, f"Runs of this project: {words}{more}.")
+    return redirect("training:fleet", request.project.slug)
+
+
+@require_POST
+@project_page(STAFF)
+def drain(request: Request) -> HttpResponse:
+    """`drain` is `yes`, or `no`: takes runs again."""
+    name = request.POST.get("worker", "")
+    if request.POST.get("drain") == "no":
+        services.worker_resume(name=name, project=request.project, user=request.user)
+        messages.success(request, f"{name} takes runs again.")
+    else:
+        services.worker_drain(name=name, project=request.project, user=request.user)
+        messages.success(request, f"{name} finishes what it is at and takes no new run.")
     return redirect("training:fleet", request.project.slug)
 
 

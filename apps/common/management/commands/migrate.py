@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import dj_database_url
 import psycopg
 from django.conf import settings
 from django.core.management import CommandError, CommandParser
@@ -21,6 +20,7 @@ from django.db import OperationalError, connections
 from django.db.migrations.loader import MigrationLoader
 
 from apps.common.health import unknown_migrations
+from apps.common.locks import direct_settings, settings_at
 
 LOCK_SECONDS, TRIES = 5, 5
 _LOOK = 0.25  # seconds between two looks at who is in the way
@@ -79,16 +79,16 @@ class Command(migrate.Command):
 
 @contextmanager
 def _as_owner(connection: Any) -> Iterator[None]:
-    if not settings.DATABASE_OWNER_URL:
+    if not settings.DATABASE_OWNER_URL and not settings.DATABASE_DIRECT_URL:
         yield
         return
     application = connection.settings_dict.copy()
-    owner = dj_database_url.parse(settings.DATABASE_OWNER_URL)
     connection.close()
-    # The database's name stays: tests have one of their own.
-    connection.settings_dict.update(
-        {name: owner[name] for name in ("USER", "PASSWORD", "HOST", "PORT")}
-    )
+    # Past a pooler, which would give limits of this session to others.
+    owner = direct_settings()
+    if settings.DATABASE_OWNER_URL:
+        owner = settings_at(owner, settings.DATABASE_OWNER_URL)
+    connection.settings_dict.update(owner)
     try:
         yield
     finally:

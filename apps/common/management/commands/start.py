@@ -36,7 +36,6 @@ class Command(BaseCommand):
         start.become(
             processes.argv(
                 options["part"],
-                var=settings.VAR_DIR,
                 log_level=settings.LOG_LEVEL,
                 host=options["host"],
             )

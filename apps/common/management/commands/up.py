@@ -41,9 +41,7 @@ class Command(BaseCommand):
         call_command("collectstatic", interactive=False, verbosity=0)
         echo = processes.console(color=sys.stdout.isatty())
         supervisor = processes.Supervisor(
-            processes.programs(
-                port=settings.PORT, var=settings.VAR_DIR, log_level=settings.LOG_LEVEL
-            ),
+            processes.programs(port=settings.PORT, log_level=settings.LOG_LEVEL),
             logs=settings.VAR_DIR / "logs",
             echo=echo,
         )

@@ -18,6 +18,7 @@ from psycopg import sql
 
 from apps.common.embedded.postgres import program
 from apps.common.errors import Conflict, Unavailable
+from apps.common.locks import direct_place
 from apps.training.services.housekeeping import FILES_STAY
 
 _BLOCK = 1 << 20
@@ -27,8 +28,7 @@ _TRIED = 0x74726965  # of those that must find every content: shared by trial re
 
 def connection_of_owner() -> dict[str, Any]:
     """How to reach this site's database as the role that owns its tables."""
-    given = connection.get_connection_params()
-    known = {name: given.get(name) for name in ("dbname", "user", "password", "host", "port")}
+    known = direct_place()
     if settings.DATABASE_OWNER_URL:
         owner = psycopg.conninfo.conninfo_to_dict(settings.DATABASE_OWNER_URL)
         # The database's name stays: tests have one of their own.

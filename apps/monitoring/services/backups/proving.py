@@ -50,7 +50,7 @@ log = logging.getLogger("concord.backups")
 Say = Callable[[str], None]
 ELSEWHERE = (
     *("REDIS_URL", "CACHE_URL", "SCORE_CACHE_URL", "EMAIL_URL", "AUDIT_SYSLOG", "BACKUP_TARGET"),
-    *("SENTRY_DSN", "OTEL_EXPORTER_OTLP_ENDPOINT"),
+    *("SENTRY_DSN", "OTEL_EXPORTER_OTLP_ENDPOINT", "DATABASE_DIRECT_URL"),
 )
 
 
