@@ -6,7 +6,7 @@ Redis is where tasks are sent to, so who cannot reach it can send nothing. Postg
 
 To hold the lock is not enough, since a process may be stopped between looking and sending. So each
 sending is first claimed, by a script that looks at the lock and writes down when the task was sent:
-nobody else sends it for that turn, and the next leader goes on from there. What was claimed and is
+nobody else sends it for that turn, and the next leader continues there. What was claimed and is
 sent late, by a process that was stopped in between, expires counted from the claim.
 """
 
@@ -89,7 +89,7 @@ class LeadScheduler(beat.Scheduler):
             self._lost()
 
     def _take_over(self) -> None:
-        """Go on where the last leader stopped."""
+        """Continue where the last leader stopped."""
         sent = {name.decode(): float(at) for name, at in self._client.hgetall(SENT_KEY).items()}
         for name, entry in self.schedule.items():
             at = sent.get(name)

@@ -113,8 +113,8 @@ def test_transactions_of_one_client_have_several_connections(busy: None) -> None
 
 
 def test_votes_of_many_are_cast_at_once(pooled: None, project: Project) -> None:
-    pairs_make(project, 8, overlap=6)
-    people = annotators_make(project, 6)
+    pairs_make(project, 8, overlap=5)
+    people = annotators_make(project, 5)
 
     def label(person: User) -> Callable[[], None]:
         def act() -> None:
@@ -124,7 +124,7 @@ def test_votes_of_many_are_cast_at_once(pooled: None, project: Project) -> None:
         return act
 
     assert at_once([label(person) for person in people]) == []
-    assert Vote.objects.count() == 6 * 8
+    assert Vote.objects.count() == 5 * 8
 
 
 def test_statements_that_are_prepared_elsewhere_are_not_here(busy: None) -> None:
@@ -134,7 +134,6 @@ def test_statements_that_are_prepared_elsewhere_are_not_here(busy: None) -> None
             assert cursor.fetchone() == (number,)
 
 
-@pytest.mark.usefixtures("inline_parsing")
 def test_an_import_holds_its_lock_over_many_transactions(
     busy: None, project: Project, emil: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -368,7 +368,7 @@ def test_a_worker_is_drained_by_the_api(
     assert drain(worker="a@one").json()["changed"] is False
     [told] = client.get("/api/v1/projects/arguments/fleet").json()["workers"]
     assert (told["draining"], told["drained"]) == (True, True)
-    assert drain(worker="nobody@one").status_code == 422
+    assert drain(worker="nobody@one").json()["code"] == "unknown_worker"
     assert drain(worker="a@one", draining=False).json()["changed"]
     [told] = client.get("/api/v1/projects/arguments/fleet").json()["workers"]
     assert (told["draining"], told["drained"]) == (False, False)

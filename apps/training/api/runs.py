@@ -618,7 +618,7 @@ class DrainOut(Schema):
 )
 def worker_drain(request: HttpRequest, slug: str, payload: DrainIn) -> DrainOut:
     """For the whole site, and also after the worker was started again."""
-    project = project_for(request.user, slug, STAFF)
+    project, _ = project_for(request.user, slug, STAFF)
     act = services.worker_drain if payload.draining else services.worker_resume
     changed = act(name=payload.worker, project=project, user=request.user)
     return DrainOut(worker=payload.worker, draining=payload.draining, changed=changed)
