@@ -8,7 +8,12 @@ Run: make bench B="chaos [--seconds 3600] [--seed 1]"
 
 import sys
 
-from tests.system.drill_chaos import main
+from tests.system import drill_chaos
+
+
+def main() -> None:
+    drill_chaos.main(["--seconds", "3600", *sys.argv[1:]])
+
 
 if __name__ == "__main__":
-    main(["--seconds", "3600", *sys.argv[1:]])
+    main()

@@ -22,7 +22,7 @@ from kombu import Exchange, Queue
 from apps.common import environment as env
 from apps.common import health, scheduling
 from apps.common.scheduling import ALL_KEY, LEAD_KEY, SENT_KEY, LeadScheduler
-from tests.common.ticking import EVERY_S, EXPIRES_S, QUEUE
+from tests.common.ticks import EVERY_S, EXPIRES_S, QUEUE
 from workers.contract.broker import broker_settings
 from workers.contract.wire import SCHEDULER, alive_key
 
