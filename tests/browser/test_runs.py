@@ -123,12 +123,18 @@ def test_zoom_and_smoothing_stay_when_new_points_arrive(
     plot = page.locator("figure .u-over")
     expect(plot).to_be_visible()
     page.get_by_label("Smoothing").fill("0.9")
+    page.wait_for_timeout(500)  # drawn with it
     width = plot.evaluate("node => node.clientWidth")
-    plot.hover(position={"x": width * 0.25, "y": 40})  # waits where it is being drawn again
-    page.mouse.down()
-    plot.hover(position={"x": width * 0.5, "y": 40})
-    page.mouse.up()
-    page.wait_for_timeout(300)
+    image = "document.querySelector('figure canvas').toDataURL()"
+    whole = page.evaluate(image)
+    for _ in range(5):  # a drag over a plot that is drawn again just then is lost
+        plot.hover(position={"x": width * 0.25, "y": 40})
+        page.mouse.down()
+        plot.hover(position={"x": width * 0.5, "y": 40})
+        page.mouse.up()
+        page.wait_for_timeout(500)
+        if page.evaluate(image) != whole:
+            break
     before = page.locator("figure canvas").evaluate("c => c.toDataURL()")
     metrics_add(run, 2, list(range(61, 91)), drill__value=[0.5] * 30)
     event_add(run, 3, "Progress", {"step": 90, "total_steps": 100})
