@@ -17,7 +17,7 @@ from django.db.migrations.loader import MigrationLoader
 
 from apps.common import registry
 from apps.common.redis_now import redis_now
-from apps.common.scheduling import Schedulers, schedulers_now
+from apps.common.scheduler_signs import Schedulers, schedulers_now
 from workers.contract import asking, scores, wire
 from workers.contract.wire import SCHEDULER, alive_key
 

@@ -77,6 +77,8 @@ def test_a_person_is_made_found_and_described() -> None:
     for text in ('userName eq "ZOE@example.org"', 'externalId eq "00u1"'):
         found = ask("GET", f"Users?filter={text}").json()
         assert [one["id"] for one in found["Resources"]] == [str(user.pk)]
+    found = ask("GET", 'Users?filter=name.familyName eq "Quill"').json()
+    assert found["Resources"][0]["name"]["givenName"] == "Zoë"
     assert ask("GET", 'Users?filter=userName eq "nobody"').json()["totalResults"] == 0
     said = ask("GET", f"Users/{user.pk}").json()
     assert (said["displayName"], said["active"], said["groups"]) == ("Zoë Quill", True, [])
@@ -111,6 +113,8 @@ def test_whom_the_directory_takes_away_is_out_at_once(
 
 def test_names_and_addresses_are_changed_by_paths_and_as_a_whole() -> None:
     user = made()
+    said = replace(user, {"op": "replace", "path": "name.familyName", "value": "Quill-Smith"})
+    assert said.json()["displayName"] == "Zoë Quill-Smith", "the other half of the name stays"
     said = replace(
         user,
         {"op": "replace", "path": "displayName", "value": "Z. Q."},

@@ -37,7 +37,7 @@ def test_what_is_whole_is_not_complained_of() -> None:
     ("told", "stored", "words"),
     [
         (TOLD, STORED[1:], "acknowledged and not stored: 1 (1)"),
-        (TOLD[1:], STORED, "nobody was told of: 1 (1)"),
+        (TOLD[1:], STORED, "were never acknowledged: 1 (1)"),
         ([*TOLD, 7], STORED, "acknowledged twice: 1 (7)"),
         ([*TOLD, 99], [*STORED, replace(STORED[4], pk=99)], "slots with two votes: 1 (105)"),
         (

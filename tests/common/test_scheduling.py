@@ -20,8 +20,9 @@ from django.conf import settings as django_settings
 from kombu import Exchange, Queue
 
 from apps.common import environment as env
-from apps.common import health, scheduling
-from apps.common.scheduling import ALL_KEY, LEAD_KEY, SENT_KEY, LeadScheduler
+from apps.common import health
+from apps.common.scheduler_signs import ALL_KEY, LEAD_KEY, SENT_KEY, schedulers_now
+from apps.common.scheduling import LeadScheduler
 from tests.common.ticks import EVERY_S, EXPIRES_S, QUEUE
 from workers.contract.broker import broker_settings
 from workers.contract.wire import SCHEDULER, alive_key
@@ -164,7 +165,7 @@ class Line:
             one.close()
         self._open.clear()
 
-    def mend(self) -> None:
+    def restore(self) -> None:
         self._listener = self._listen(self.port)
 
 
@@ -186,7 +187,7 @@ def test_one_that_is_cut_off_from_redis_is_replaced_and_comes_back_behind(place,
                 line.cut()
                 wait_for(lambda: senders(place).count(near.pid) > 3)
                 taken_over_at = time.time()
-                line.mend()
+                line.restore()
                 wait_for(lambda: heard(place, far.pid) > taken_over_at)
                 wait_for(lambda: senders(place).count(near.pid) > 10)
                 assert led(place) == near.pid
@@ -305,7 +306,7 @@ def _away() -> None:
 def test_one_that_stands_by_gives_a_sign_but_not_that_of_a_scheduler(scheduler, place):
     place.set(LEAD_KEY, "elsewhere:1:abc")
     scheduler.tick()
-    assert scheduling.schedulers_now(place).stand_by == (scheduler.name,)
+    assert schedulers_now(place).stand_by == (scheduler.name,)
     assert not place.exists(alive_key(SCHEDULER))
     place.delete(LEAD_KEY)
     scheduler._pulse._due = 0.0

@@ -29,7 +29,7 @@ def vote_faults(acknowledged: Sequence[int], stored: Collection[StoredVote]) -> 
     return [
         *_wrong("votes acknowledged and not stored", set(acknowledged) - known),
         *_wrong("votes acknowledged twice", _several(Counter(acknowledged))),
-        *_wrong("votes stored that nobody was told of", known - set(acknowledged)),
+        *_wrong("votes stored that were never acknowledged", known - set(acknowledged)),
         *_wrong("slots with two votes", _several(by_slot)),
         *_wrong("people with two votes on a comparison", _several(by_person)),
     ]

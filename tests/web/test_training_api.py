@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from apps.accounts.models import Project, User
 from apps.accounts.services import token_create
-from apps.common.scheduling import Schedulers
+from apps.common.scheduler_signs import Schedulers
 from apps.training import services
 from apps.training.models import Run, RunAttempt, RunQuota, Sample
 from apps.training.screens.fleet import differences, gpu_words

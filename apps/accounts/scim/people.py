@@ -37,8 +37,8 @@ class Person(SCIMUser):
 
     def from_dict(self, d: Mapping[str, Any]) -> None:
         """The whole person (POST and PUT): what is not said is empty, but for `active`."""
-        nothing = {"userName": "", "externalId": "", "displayName": "", "emails": [], "name": {}}
-        for name, value in {**nothing, **d}.items():
+        nothing = dict.fromkeys(_TEXTS, "") | {"emails": []}
+        for name, value in (*nothing.items(), *d.items()):
             self._gather(name, value)
 
     def handle_operations(self, operations: Any) -> None:
@@ -96,21 +96,30 @@ class Person(SCIMUser):
             raise exceptions.IntegrityError(error.message) from error
 
     def _stored(self) -> User:
-        said = dict(self._said)
-        parts = [said.pop(name, "") for name in ("formatted", "given", "family")]
-        name = parts[0] or " ".join(filter(None, parts[1:]))
-        if name and not said.get("display_name"):
-            said["display_name"] = name
-        if self.obj.pk is None:
-            return services.person_provision(said=services.Provisioned(**said))
+        user, said = self.obj, dict(self._said)
+        formatted = said.pop("formatted", "")
         now = {
-            "username": self.obj.username,
-            "external_id": self.obj.scim_external_id,
-            "display_name": self.obj.display_name,
-            "email": self.obj.email,
-            "is_active": self.obj.is_active,
+            "username": user.username,
+            "external_id": user.scim_external_id,
+            "display_name": user.display_name,
+            "first_name": user.first_name,
+            "last_name": user.last_name,
+            "email": user.email,
+            "is_active": user.is_active,
         }
-        return services.person_change(user=self.obj, said=services.Provisioned(**now | said))
+        then = now | said
+        if formatted and not said.get("display_name"):
+            then["display_name"] = formatted
+        elif then["display_name"] in {"", _full_name(now)}:  # nobody chose another
+            then["display_name"] = _full_name(then)
+        wanted = services.Provisioned(**then)
+        if user.pk is None:
+            return services.person_provision(said=wanted)
+        return services.person_change(user=user, said=wanted)
+
+
+def _full_name(names: Mapping[str, Any]) -> str:
+    return f"{names['first_name']} {names['last_name']}".strip()
 
 
 _TEXTS = {
@@ -118,8 +127,8 @@ _TEXTS = {
     "externalid": "external_id",
     "displayname": "display_name",
     "name.formatted": "formatted",
-    "name.givenname": "given",
-    "name.familyname": "family",
+    "name.givenname": "first_name",
+    "name.familyname": "last_name",
 }
 
 

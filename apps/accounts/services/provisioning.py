@@ -21,6 +21,8 @@ class Provisioned:
     username: str
     external_id: str = ""
     display_name: str = ""
+    first_name: str = ""
+    last_name: str = ""
     email: str = ""
     is_active: bool = True
 
@@ -38,12 +40,9 @@ def person_provision(*, said: Provisioned) -> User:
         return person_change(user=gone, said=said)
     user, _ = user_create(username=said.username, display_name=said.display_name, email=said.email)
     user.set_unusable_password()
-    user.scim_external_id = said.external_id
-    user.save(update_fields=["password", "scim_external_id"])
+    user.save(update_fields=["password"])
     audit_record(action="person.provisioned", actor=None, subject=user)
-    if not said.is_active:
-        user_activate(user=user, active=False, by=None)
-    return user
+    return person_change(user=user, said=said)
 
 
 @transaction.atomic

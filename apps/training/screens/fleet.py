@@ -14,7 +14,7 @@ from django.conf import settings
 from apps.accounts.models import Project
 from apps.common.health import schedulers
 from apps.common.numbers import filesize
-from apps.common.scheduling import Schedulers
+from apps.common.scheduler_signs import Schedulers
 from apps.training import display
 from apps.training.models import Run, RunQuota
 from apps.training.selectors import queueing as fleet_reading
