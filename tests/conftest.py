@@ -104,8 +104,10 @@ def _patient_flush() -> Generator[None]:
 def _downloads_unread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests leave downloads unread, which keep their places until they are closed; those of places
     set their own."""
-    from apps.common import front
+    from apps.common import front, turns
 
+    monkeypatch.setattr(turns, "MOST_PAGES", 0)
+    monkeypatch.setattr(turns, "MOST_HEAVY", 0)
     names = ("served", "others", "per_person", "per_project", "heavy", "heavy_per_project")
     limits = replace(front.limits, **dict.fromkeys((*names, "files", "files_per_project"), 1_000))
     monkeypatch.setattr(front, "admission", Admission(limits))
