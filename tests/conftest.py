@@ -107,7 +107,6 @@ def _downloads_unread(monkeypatch: pytest.MonkeyPatch) -> None:
     from apps.common import front, turns
 
     monkeypatch.setattr(turns, "MOST_PAGES", 0)
-    monkeypatch.setattr(turns, "MOST_HEAVY", 0)
     names = ("served", "others", "per_person", "per_project", "heavy", "heavy_per_project")
     limits = replace(front.limits, **dict.fromkeys((*names, "files", "files_per_project"), 1_000))
     monkeypatch.setattr(front, "admission", Admission(limits))

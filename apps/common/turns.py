@@ -2,24 +2,30 @@
 
 A process limits by what an address names (apps/common/admission.py), before anything is looked up.
 Here it is known that the person belongs to the project, so nobody takes places of a project that is
-not theirs. Votes need no place.
+not theirs. Votes need no place; while people vote in other projects, a project has fewer for its
+pages.
 """
 
 import contextlib
 import logging
 import os
+import time
 from collections.abc import Callable
 from contextvars import ContextVar
+from pathlib import Path
 
 from apps.common import rates
 from apps.common.admission import HEAVY, VOTE, too_many_of_project
+from apps.common.scratch import scratch_dir
 from apps.common.slots import slot_taken
 
 log = logging.getLogger(__name__)
 CORES = os.cpu_count() or 1
 MOST_PAGES = max(2, CORES // 2)  # of a project on the machine; 0: not counted
+MOST_BESIDE_VOTES = max(1, CORES // 4)  # of its pages, while people vote in another project
 MOST_HEAVY = max(1, CORES // 4)
 PATIENCE_S = 15.0
+VOTES_LAST_S = 5.0  # how long after a vote its project counts as one in which people vote
 
 
 class Turn:
@@ -34,16 +40,21 @@ class Turn:
     def take(self, *, person: int, project: int) -> None:
         """Raises `TooMany` where the person or the project asks for too much. A request that goes
         through several checks of the same project is counted once, and has one place."""
-        if self.kind == VOTE or project in self._projects:
+        if project in self._projects:
             return
         self._projects.add(project)
+        if self.kind == VOTE:
+            voted(project)
+            return
         if self.kind == HEAVY:
             rates.take_heavy(person=person, project=project)
-        most = MOST_HEAVY if self.kind == HEAVY else MOST_PAGES
-        if self._file is not None or not most:
+        if self._file is not None or not MOST_PAGES:
             return
-        name = f"{self.kind}-{project}"
         try:
+            most = MOST_HEAVY
+            if self.kind != HEAVY:
+                most = MOST_BESIDE_VOTES if others_vote(project) else MOST_PAGES
+            name = f"{self.kind}-{project}"
             self._file = slot_taken(
                 name, most, wait=PATIENCE_S, before_waiting=self._before_waiting
             )
@@ -58,6 +69,36 @@ class Turn:
         if file is not None:
             with contextlib.suppress(OSError):
                 os.close(file)
+
+
+_told: dict[int, float] = {}  # project -> when this process last said that people vote in it
+
+
+def voted(project: int) -> None:
+    """Tell the other processes of the machine that people vote in a project, once a second."""
+    now = time.monotonic()
+    if now - _told.get(project, -1.0) < 1.0:
+        return
+    _told[project] = now
+    with contextlib.suppress(OSError):
+        (_voting() / str(project)).touch()
+
+
+def others_vote(project: int) -> bool:
+    """Whether people of the machine voted in another project just now."""
+    since = time.time() - VOTES_LAST_S
+    with (
+        contextlib.suppress(FileNotFoundError),
+        os.scandir(_voting()) as entries,
+    ):  # swept meanwhile
+        return any(e.stat().st_mtime >= since for e in entries if e.name != str(project))
+    return False
+
+
+def _voting() -> Path:
+    folder = scratch_dir() / "voting"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
 
 
 _turn: ContextVar[Turn | None] = ContextVar("turn", default=None)

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +21,9 @@ PROJECT = 7_001  # of no other test
 
 
 @pytest.fixture(autouse=True)
-def _few_and_no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+def _few_and_no_patience(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(turns, "_voting", lambda: tmp_path)
+    monkeypatch.setattr(turns, "_told", {})
     monkeypatch.setattr(turns, "PATIENCE_S", 0.0)
     monkeypatch.setattr(turns, "MOST_PAGES", 1)
     monkeypatch.setattr(turns, "MOST_HEAVY", 1)
@@ -47,6 +50,19 @@ def test_one_project_has_few_places_and_another_has_its_own():
 
 def test_votes_need_no_place():
     with turn(PAGE), turn(VOTE), turn(VOTE), pytest.raises(TooMany), turn(PAGE):
+        pass
+
+
+def test_while_people_vote_in_another_project_pages_have_fewer_places(monkeypatch, tmp_path):
+    monkeypatch.setattr(turns, "MOST_PAGES", 2)
+    monkeypatch.setattr(turns, "MOST_BESIDE_VOTES", 1)
+    with turn(VOTE), turn(PAGE), turn(PAGE):
+        pass  # votes of one's own
+    with turn(VOTE, PROJECT + 1), turn(PAGE), pytest.raises(TooMany), turn(PAGE):
+        pass
+    long_ago = time.time() - turns.VOTES_LAST_S - 1
+    os.utime(tmp_path / str(PROJECT + 1), (long_ago, long_ago))
+    with turn(PAGE), turn(PAGE):
         pass
 
 
