@@ -17,6 +17,7 @@ from xdist.scheduler import LoadScopeScheduling
 from apps.common.admission import Admission
 from apps.common.embedded.postgres import APPLICATION, ROLES_SQL, SUPERUSER
 from tests.database import as_superuser, tables_empty
+from tests.migrated import TEMPLATE, template_make
 
 pytest_plugins = ["tests.people"]
 
@@ -64,6 +65,19 @@ class Together(LoadScopeScheduling):
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Together:
     return Together(config, log)
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(
+    request: pytest.FixtureRequest,
+    django_db_modify_db_settings_parallel_suffix: None,
+    django_db_blocker: DjangoDbBlocker,
+) -> None:
+    """The test database is a copy of one that need not be migrated every time."""
+    if cache := getattr(request.config, "cache", None):  # none with `-p no:cacheprovider`
+        with django_db_blocker.unblock():
+            template_make(cache.mkdir("migrated"))
+        connection.settings_dict["TEST"]["TEMPLATE"] = TEMPLATE
 
 
 @pytest.fixture(scope="session")
