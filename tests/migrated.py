@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import django
+import psycopg
 from django.apps import apps
 from django.core.management import call_command
 from django.db import connection
@@ -27,8 +28,9 @@ OURS = ("*/migrations/*.*", "*/models.py", "*/models/**/*.py", "common/*.py")
 def template_make(cache: Path) -> None:
     """A migrated database of the name TEMPLATE, of which Django makes the test database."""
     dump = cache / f"{fingerprint(made_of())}.sql"
-    with _one_at_a_time(cache / "lock"), connection._nodb_cursor() as cursor:
-        cursor.execute(f"create database {TEMPLATE}")
+    with _one_at_a_time(cache / "lock"):
+        with psycopg.connect(**_reached(), dbname="postgres", autocommit=True) as server:
+            server.execute(f"create database {TEMPLATE}")
         if dump.exists():
             _run("psql", "--set=ON_ERROR_STOP=1", "--single-transaction", f"--file={dump}")
             return
@@ -80,7 +82,12 @@ def _connected_to_template() -> Iterator[None]:
 
 
 def _run(name: str, *arguments: str) -> None:
-    given = connection.get_connection_params()
-    reached = [f"--host={given['host']}", f"--username={given['user']}", f"--dbname={TEMPLATE}"]
-    command = [program(name), "--quiet" if name == "psql" else "--no-password", *reached]
+    reached = _reached()
+    address = [f"--host={reached['host']}", f"--username={reached['user']}", f"--dbname={TEMPLATE}"]
+    command = [program(name), "--quiet" if name == "psql" else "--no-password", *address]
     subprocess.run([*command, *arguments], check=True, stdout=subprocess.DEVNULL)
+
+
+def _reached() -> dict[str, str]:
+    given = connection.get_connection_params()
+    return {name: given[name] for name in ("host", "user")}
