@@ -3,6 +3,9 @@ SHELL := /bin/bash
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 export PORT VAR_DIR LOG_LEVEL
+# Without compiled modules each process that loads torch and its libraries compiles them first, which
+# takes longer than all the rest of its start; some shells and images set this.
+unexport PYTHONDONTWRITEBYTECODE
 BIN := .venv/bin
 STAMP := .venv/.installed
 TRL_PPO := .venv-trl/.installed

@@ -6,8 +6,10 @@ It shares the broker with `workers.celery` and nothing else; both sides send by 
 """
 
 import os
+from typing import Any
 
 from celery import Celery
+from celery.signals import worker_init
 from kombu import Exchange, Queue
 
 from apps.common import environment
@@ -181,3 +183,10 @@ app.conf.update(
 app.autodiscover_tasks()
 announce(app)
 logs.announce(with_django=True)
+
+
+@worker_init.connect
+def _behind_pages(sender: Any, **_: Any) -> None:
+    """A long import or fit leaves the processor to those who label, where both need it."""
+    if set(sender.app.amqp.queues.consume_from) <= {wire.QUEUE_IMPORTS, wire.QUEUE_STATISTICS}:
+        os.nice(5)

@@ -139,15 +139,17 @@ IDLE_TRANSACTION_SECONDS = env.number("IDLE_TRANSACTION_SECONDS", 120, low=0, hi
 if LONG_STATEMENT_SECONDS and not STATEMENT_SECONDS <= LONG_STATEMENT_SECONDS:
     raise env.BadEnvironment("LONG_STATEMENT_SECONDS must not be below STATEMENT_SECONDS")
 DATABASES["default"].setdefault("OPTIONS", {}).update(
-    env.session_limits(
+    env.session_settings(
         DATABASES["default"]["OPTIONS"].get("options", ""),
         **{
             "web": {
-                "statement_timeout": STATEMENT_SECONDS,
-                "lock_timeout": LOCK_SECONDS,
-                "idle_in_transaction_session_timeout": IDLE_TRANSACTION_SECONDS,
+                "statement_timeout": f"{STATEMENT_SECONDS}s",
+                "lock_timeout": f"{LOCK_SECONDS}s",
+                "idle_in_transaction_session_timeout": f"{IDLE_TRANSACTION_SECONDS}s",
+                # One page must not have the cores that others' votes need.
+                "max_parallel_workers_per_gather": "0",
             },
-            "tasks": {"statement_timeout": TASK_STATEMENT_SECONDS},
+            "tasks": {"statement_timeout": f"{TASK_STATEMENT_SECONDS}s"},
             "command": {},
         }[PROCESS],
     )
@@ -356,6 +358,8 @@ CELERY_BROKER_URL = REDIS_URL
 # How long a scheduler that gives no sign keeps the lead (apps/common/scheduling.py).
 SCHEDULER_LEAD_SECONDS = env.number("SCHEDULER_LEAD_SECONDS", 10, low=2, high=300)
 RUN_MAX_ATTEMPTS = env.number("RUN_MAX_ATTEMPTS", 3, low=1, high=20)
+# After an attempt that failed at once: twice as long after each further one.
+RUN_RETRY_SECONDS = env.number("RUN_RETRY_SECONDS", 0 if TESTING else 10, low=0, high=3600)
 # A run whose worker has said nothing for this long, and whose lease has run out, is requeued.
 RUN_SILENCE_SECONDS = env.number("RUN_SILENCE_SECONDS", 45, low=5, high=3600)
 # A job that nobody has claimed for this long, and that is in no queue, is sent again.

@@ -1,6 +1,7 @@
 """Fixtures of the whole suite. The servers come from `tests.servers`, loaded earlier."""
 
 import contextlib
+import gc
 import os
 from collections.abc import Generator, Iterator
 from dataclasses import replace
@@ -17,6 +18,7 @@ from xdist.scheduler import LoadScopeScheduling
 from apps.common.admission import Admission
 from apps.common.embedded.postgres import APPLICATION, ROLES_SQL, SUPERUSER
 from tests.database import as_superuser, tables_empty
+from tests.migrated import TEMPLATE, template_make
 
 pytest_plugins = ["tests.people"]
 
@@ -67,6 +69,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Together:
 
 
 @pytest.fixture(scope="session")
+def django_db_modify_db_settings(
+    request: pytest.FixtureRequest,
+    django_db_modify_db_settings_parallel_suffix: None,
+    django_db_blocker: DjangoDbBlocker,
+) -> None:
+    """The test database is a copy of one that need not be migrated every time."""
+    if cache := getattr(request.config, "cache", None):  # none with `-p no:cacheprovider`
+        with django_db_blocker.unblock():
+            template_make(cache.mkdir("migrated"))
+        connection.settings_dict["TEST"]["TEMPLATE"] = TEMPLATE
+
+
+@pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
     """Once the tables are there, every new connection has the application's rights and no more. In
     the end no thread of a server that a test left at work keeps the database from being dropped."""
@@ -104,11 +119,24 @@ def _patient_flush() -> Generator[None]:
 def _downloads_unread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests leave downloads unread, which keep their places until they are closed; those of places
     set their own."""
-    from apps.common import front
+    from apps.common import front, turns
 
+    monkeypatch.setattr(turns, "MOST_PAGES", 0)
     names = ("served", "others", "per_person", "per_project", "heavy", "heavy_per_project")
     limits = replace(front.limits, **dict.fromkeys((*names, "files", "files_per_project"), 1_000))
     monkeypatch.setattr(front, "admission", Admission(limits))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection() -> None:
+    """Modules stay once they are imported, torch's among them: to look through them for garbage
+    again and again is a fifth of the time that collecting tests takes."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -235,8 +235,8 @@ class Store:
         return place
 
     def write_bytes(self, relative: str, data: bytes) -> str:
-        """Writes whole, returns the SHA-256 of the content."""
-        with self._clear(relative, writes=True), self.open(relative, "wb") as file:
+        """Returns the SHA-256 of the content; all of it is there, or none."""
+        with self._clear(relative, writes=True), self.written_whole(relative) as file:
             file.write(data)
         return hashlib.sha256(data).hexdigest()
 

@@ -15,7 +15,7 @@ from django.utils.translation import gettext
 
 from apps.accounts.identity import membership_get
 from apps.accounts.models import Project, Role, User
-from apps.common import rates
+from apps.common import turns
 from apps.common.errors import Missing, Refused
 from apps.common.http import Request, language_of
 from apps.common.refusals import note_reason
@@ -44,7 +44,7 @@ def project_for(user: User, slug: str, roles: frozenset[str] = EVERYONE) -> tupl
     if membership.role not in roles:
         wanted = ", ".join(sorted(str(role) for role in roles))
         raise Refused(f"Your role here is {membership.role}; this needs one of: {wanted}.")
-    rates.take_heavy(person=user.pk, project=membership.project_id)
+    turns.project_known(person=user.pk, project=membership.project_id)
     return membership.project, membership.role
 
 
@@ -71,7 +71,7 @@ def project_page(roles: frozenset[str] = EVERYONE) -> Callable[..., Any]:
                             "role": membership.get_role_display(),
                         }
                     )
-            rates.take_heavy(person=request.user.pk, project=membership.project_id)
+            turns.project_known(person=request.user.pk, project=membership.project_id)
             request.membership = membership
             request.project, request.role = membership.project, membership.role
             return view(request, *args, **kwargs)

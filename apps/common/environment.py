@@ -159,10 +159,10 @@ def syslog(name: str) -> str:
     return value
 
 
-def session_limits(options: str, **seconds: int) -> dict[str, str]:
-    """`options` of a connection to PostgreSQL that begins with these time limits, those of 0 left
-    out; what `options` itself says comes later and wins."""
-    said = [f"-c {name}={value}s" for name, value in seconds.items() if value]
+def session_settings(options: str, **settings: str) -> dict[str, str]:
+    """`options` of a connection to PostgreSQL that begins with these settings; what `options`
+    itself says comes later and wins. Time limits of "0s" are left out: the server's own hold."""
+    said = [f"-c {name}={value}" for name, value in settings.items() if value != "0s"]
     words = " ".join([*said, options]).strip()
     return {"options": words} if words else {}
 

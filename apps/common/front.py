@@ -14,7 +14,7 @@ from django.utils import translation
 from django.utils.translation import gettext
 from structlog.contextvars import bind_contextvars, clear_contextvars
 
-from apps.common import observability, rates, registry
+from apps.common import observability, rates, registry, turns
 from apps.common.admission import (
     HEAVY,
     PAGE,
@@ -38,6 +38,7 @@ from apps.common.refusals import (
     refused,
 )
 from apps.common.transactions import long_statements
+from apps.common.turns import Turn
 from apps.common.views import livez, readyz
 from workers import logs
 
@@ -182,7 +183,7 @@ class FrontMiddleware:
                 response = kept_until_sent(request, response, held)
             return response
         finally:
-            rates.heavy_end()
+            turns.turn_end()
             if held := request.META.pop(_HELD, None):
                 held.close()
 
@@ -206,15 +207,14 @@ class FrontMiddleware:
 
     def _enter(self, request: HttpRequest, name: str) -> None:
         match = request.resolver_match
-        heavy = rates.is_heavy(request)
+        voting, heavy = registry.is_voting(name), rates.is_heavy(request)
         place = Place(
             person_of(request),
-            VOTE if registry.is_voting(name) else HEAVY if heavy else PAGE,
+            VOTE if voting else HEAVY if heavy else PAGE,
             str(match.kwargs.get("slug", "")) if match else "",
         )
-        request.META[_HELD] = Held(place, of=admission)
-        if heavy:
-            rates.heavy_begin()
+        request.META[_HELD] = held = Held(place, of=admission)
+        turns.turn_begin(held.turn)
 
 
 class Held:
@@ -223,15 +223,18 @@ class Held:
     def __init__(self, place: Place, *, of: Admission) -> None:
         self._of = of
         self._place: Place | None = of.enter(place, before_waiting=give_connections_back)
+        self.turn = Turn(place.kind, before_waiting=give_connections_back)
         long_statements(place.kind == HEAVY)
 
     def turn_into_file(self) -> None:
         long_statements(False)
+        self.turn.give_back()
         if place := self._taken():
             self._place = self._of.turn_into_file(place)
 
     def close(self) -> None:
         long_statements(False)
+        self.turn.give_back()
         if place := self._taken():
             self._of.leave(place)
 

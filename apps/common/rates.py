@@ -10,7 +10,6 @@ While Redis is away nobody is counted: labeling must not stop for that.
 import logging
 import math
 import re
-from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 
@@ -120,42 +119,31 @@ def take_person(person: int) -> Taken | None:
     return take(f"person {person}", PERSON_TIMES * settings.API_RATE)
 
 
-_asking_heavy: ContextVar[set[str] | None] = ContextVar("asking_heavy", default=None)
+LARGE_BODY_BYTES = 1_000_000  # parsing it stops the other threads of a process for a while
 
 
 def is_heavy(request: HttpRequest) -> bool:
-    """Whether much of a project is read or changed: downloads, reports, files that are taken, and
-    the addresses that apps name. To be asked once the address is resolved."""
+    """Whether much of a project is read or changed: downloads, reports, files that are taken, large
+    bodies, and the addresses that apps name. To be asked once the address is resolved."""
     match = request.resolver_match
     name = match.view_name if match else ""
     uploads = request.method == "POST" and registry.is_upload(name)
-    return uploads or registry.is_heavy(name) or bool(_HEAVY_PATH.search(request.path_info))
-
-
-def heavy_begin() -> None:
-    """The request of this thread is a heavy one, until `heavy_end`."""
-    _asking_heavy.set(set())
-
-
-def heavy_end() -> None:
-    _asking_heavy.set(None)
+    length = request.META.get("CONTENT_LENGTH") or ""
+    large = length.isdecimal() and int(length) > LARGE_BODY_BYTES
+    return (
+        uploads or large or registry.is_heavy(name) or bool(_HEAVY_PATH.search(request.path_info))
+    )
 
 
 def take_heavy(*, person: int, project: int) -> None:
-    """Once it is known that a person may do in a project what they ask for. Raises `TooMany` where
-    the person, or all of the project, have asked for what is heavy too often. Outsiders take
-    nothing from a project's bucket."""
-    taken = _asking_heavy.get()
-    if taken is None:
-        return
+    """Raises `TooMany` where the person, or all of the project, have asked for what is heavy too
+    often."""
     for caller, limit in (
         (f"heavy person {person}", settings.HEAVY_RATE),
         (f"heavy project {project}", settings.HEAVY_RATE_PROJECT),
     ):
-        if caller not in taken:
-            taken.add(caller)
-            if (one := take(caller, limit)) is not None and not one.ok:
-                raise too_often(one)
+        if (one := take(caller, limit)) is not None and not one.ok:
+            raise too_often(one)
 
 
 def too_often(taken: Taken) -> TooMany:

@@ -22,6 +22,7 @@ from psycopg.errors import DiskFull, LockNotAvailable, QueryCanceled
 
 from apps.common.errors import DomainError, Locked, StatementTooLong, TooLarge, Unavailable
 from apps.common.http import client_address
+from apps.common.transactions import database_away
 from workers.artifacts import StoreUnreachable
 
 logger = logging.getLogger("concord.denied")
@@ -77,7 +78,7 @@ def explain(error: Exception) -> DomainError | None:
                 "changed. Try again in a moment."
             )
         )
-    if isinstance(error, OperationalError):
+    if database_away(error):
         return Unavailable(
             gettext("The database does not answer now. Try again in a moment."),
             code="database_unavailable",

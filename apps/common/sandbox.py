@@ -10,7 +10,6 @@ and takes the keys of database and broker out of reach of a parser that is taken
 """
 
 import contextlib
-import fcntl
 import json
 import logging
 import os
@@ -30,7 +29,8 @@ from django.conf import settings
 from apps.common import environment as env
 from apps.common.errors import DomainError, Unavailable
 from apps.common.sandboxed import OUT_OF_MEMORY
-from apps.common.scratch import scratch_dir, scratch_folder
+from apps.common.scratch import scratch_folder
+from apps.common.slots import slot_taken
 
 log = logging.getLogger(__name__)
 LINE_BYTES = 16_000_000  # of one value
@@ -133,32 +133,15 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def _slot() -> Iterator[None]:
     """One of the machine's few places for children that people wait for: so many at a time, over
     all web processes, leave processor and memory for those who label."""
-    deadline = time.monotonic() + _WAIT_FOR_SLOT
-    while True:
-        taken = (_locked(number) for number in range(settings.UPLOAD_PARSERS))
-        if (descriptor := next((one for one in taken if one is not None), None)) is not None:
-            break
-        if time.monotonic() >= deadline:
-            raise Unavailable(
-                "Other files are being read just now. Try again in a moment.", code="parsers_busy"
-            )
-        time.sleep(0.05)
+    slot = slot_taken("parse", settings.UPLOAD_PARSERS, wait=_WAIT_FOR_SLOT)
+    if slot is None:
+        raise Unavailable(
+            "Other files are being read just now. Try again in a moment.", code="parsers_busy"
+        )
     try:
         yield
     finally:
-        os.close(descriptor)
-
-
-def _locked(number: int) -> int | None:
-    """The open, locked file of a slot; None where another process has it."""
-    descriptor = os.open(scratch_dir() / f".slot-{number}", os.O_WRONLY | os.O_CREAT, 0o600)
-    try:
-        os.utime(descriptor)  # a slot in use is not swept
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    return descriptor
+        os.close(slot)
 
 
 def _values(process: subprocess.Popen[bytes], limits: Limits, folder: Path) -> Iterator[Any]:

@@ -20,7 +20,14 @@ import psycopg
 import psycopg.errors
 import psycopg.pq
 from django.conf import settings
-from django.db import OperationalError, connection, models, transaction
+from django.db import (
+    InterfaceError,
+    InternalError,
+    OperationalError,
+    connection,
+    models,
+    transaction,
+)
 from django.db.backends.utils import CursorWrapper
 
 Given = ParamSpec("Given")
@@ -29,6 +36,17 @@ Result = TypeVar("Result")
 TRIES = 4
 _ENDED_BY_THE_DATABASE = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
 _log = logging.getLogger(__name__)
+
+
+def database_away(error: BaseException) -> bool:
+    """Whether an error means that the database went away, and not that a statement is wrong.
+
+    A session that ends in the middle of an answer is an InternalError of psycopg's own, without a
+    code of PostgreSQL's; a block that wants to go on without its connection an InterfaceError.
+    """
+    if isinstance(error, InternalError):
+        return isinstance(error.__cause__, psycopg.Error) and error.__cause__.sqlstate is None
+    return isinstance(error, OperationalError | InterfaceError)
 
 
 def retried(function: Callable[Given, Result]) -> Callable[Given, Result]:

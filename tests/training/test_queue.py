@@ -1,6 +1,7 @@
 """Admission: who gets a slot of a machine class, in which order, and why the others wait."""
 
 import threading
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import timedelta
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
+from django.db.models import F
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
@@ -19,6 +21,7 @@ from apps.training.models import Run, RunAttempt
 from apps.training.selectors.queueing import queue_words, span, why_it_waits
 from apps.training.selectors.quotas import gpu_hours_used
 from apps.training.selectors.space import space_used
+from tests.training import reports
 from tests.training.conftest import FakeWire, worker_make
 from tests.training.reports import report
 from workers.config import as_trained
@@ -472,3 +475,48 @@ def test_launches_at_the_same_moment_never_give_more_slots_than_there_are(
     services.runs_sweep()
     assert holding.count() == 3
     assert len({job["run"] for job in wire.jobs}) == len(wire.jobs) == 6
+
+
+def test_a_run_that_failed_at_once_waits_longer_each_time_and_lets_others_pass(
+    launch: Launch,
+    wire: FakeWire,
+    commits: Commits,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings.RUN_RETRY_SECONDS = 100
+    settings.RUN_MAX_ATTEMPTS = 9
+    run = launch("fails")
+    broken = Failed("killed", "machine", "It was killed.", retryable=True)
+
+    def fail(attempt: int, *, lasted: float = 2.0) -> None:
+        monkeypatch.setattr(reports, "AT", time.time() - lasted)
+        with commits():
+            report(run, Opened(), broken, attempt=attempt)
+        run.refresh_from_db()
+
+    def wait(seconds: float) -> None:
+        """As if the last attempt had ended so long ago."""
+        longer = timedelta(seconds=seconds)
+        RunAttempt.objects.filter(run=run, ended_at__isnull=False).update(
+            opened_at=F("opened_at") - longer, ended_at=F("ended_at") - longer
+        )
+        with commits():
+            services.runs_admit()
+        run.refresh_from_db()
+
+    fail(1)
+    assert run.admitted_at is None
+    assert why_it_waits(run) == "Its last attempt failed at once: it is tried again in 2 min."
+    another = launch("another")
+    assert another.admitted_at is not None, "it passes"
+    end(another, commits)
+    wait(20)
+    assert run.admitted_at is None
+    wait(81)
+    assert run.admitted_at is not None
+    fail(2)
+    assert why_it_waits(run).endswith("in 3 min.")
+    wait(201)
+    fail(3, lasted=3_600.0)
+    assert run.admitted_at is not None, "an hour of work is continued at once"

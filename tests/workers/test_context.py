@@ -1,5 +1,7 @@
 """What a recipe reports and saves through its context."""
 
+import errno
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -210,6 +212,24 @@ def test_a_store_whose_mount_is_gone_is_unreachable_and_not_empty(
         use(Store(str(tmp_path / "artifacts")))
     failed = failure_of(found.value)
     assert (failed.kind, failed.retryable) == ("store_unreachable", True)
+
+
+def test_bytes_on_a_full_disk_are_there_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(str(tmp_path))
+    store.write_bytes("a/file", b"before")
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        for name in ("a/file", "a/other"):
+            with pytest.raises(OSError, match="No space"):
+                store.write_bytes(name, b"after")
+    assert store.read_bytes("a/file") == b"before"
+    assert store.names("a") == ["file"]
 
 
 def test_what_is_missing_in_a_store_that_is_there_is_missing(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from apps.accounts.models import Project, User
 from apps.accounts.permissions import ADMIN, READERS, STAFF, project_for
 from apps.common.errors import Missing
 from apps.common.row_files import FILE_SENT, download_response
+from apps.common.turns import voted
 from apps.labeling import exports, selectors, services
 from apps.labeling.api.finding import ComparisonFilters
 from apps.labeling.api.schemas import (
@@ -134,6 +135,7 @@ def slot_vote(
         source=Vote.Source.API,
         **payload.answer(),
     )
+    voted(result.vote.project_id)
     return {"vote": result.vote.pk, "replayed": result.replayed} | _next(result.next)
 
 

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from django.db import IntegrityError, OperationalError, transaction
+from django.db import IntegrityError, transaction
 from django.db.models import Max
 from django.urls import reverse
 from django.utils import timezone
@@ -18,6 +18,7 @@ from apps.accounts.models import Role, User
 from apps.accounts.services import audit_record, notice_give
 from apps.common.errors import Conflict, DomainError, Missing
 from apps.common.models import one_line
+from apps.common.transactions import database_away
 from apps.loop.models import LONGEST_REASON, Pipeline, Round, RoundStep
 from apps.loop.selectors import pipelines as selectors
 from apps.loop.selectors.pipelines import steps_of, version_now
@@ -92,9 +93,10 @@ def rounds_sweep() -> int:
 def _tried(act: Callable[[], bool], round_id: str = "") -> bool:
     try:
         return act()
-    except OperationalError:
-        log.exception("the database did not let a round be moved")  # the next beat tries again
     except Exception as error:
+        if database_away(error):
+            log.exception("the database did not let a round be moved")  # the next beat tries again
+            return False
         log.exception("a round cannot be moved")
         if round_id:
             _broke(round_id, error)

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import takewhile
 from typing import Any
 
 import redis
@@ -22,7 +23,7 @@ from django.utils import timezone
 
 from apps.accounts.selectors import maintenance_now
 from apps.common.redis_now import redis_now
-from apps.training.models import DrainedWorker, Run, RunInput, RunQuota
+from apps.training.models import DrainedWorker, Run, RunAttempt, RunInput, RunQuota
 from apps.training.selectors.quotas import GPU_QUEUES, gpu_hours_used, least
 from workers.config.rewards import installed_functions
 from workers.contract import fleet
@@ -82,8 +83,8 @@ PACKAGE_SETTINGS = {"rollout_workers": "ray", "reward_workers": "ray"}
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A run without a slot. `held`: "", "quota" or "needs", which let others pass; `ahead`: runs
-    that go first; `next_free`: there is a slot for it now."""
+    """A run without a slot. `held`: "", or "quota", "needs" or "pause", which let others pass;
+    `ahead`: runs that go first; `next_free`: there is a slot for it now."""
 
     run: Run
     words: str
@@ -126,6 +127,7 @@ def queue_lines(*, fleet: Fleet | None, now: datetime | None = None) -> dict[str
         elif run.state == Run.State.QUEUED and run.queue in lines:
             waiting.append(run)
     quotas = _Quotas(now)
+    pauses = retry_pauses(waiting, now)
     known = fleet or Fleet()
     silence = {queue: silence_words(queue, fleet, now) for queue in lines}
     ahead: Counter[str] = Counter()
@@ -137,6 +139,9 @@ def queue_lines(*, fleet: Fleet | None, now: datetime | None = None) -> dict[str
             line.waiting.append(Waiting(run, unmet, held="needs", ahead=before))
         elif spent := quotas.spent(run, used[run.project_id]):
             line.waiting.append(Waiting(run, spent, held="quota", ahead=before))
+        elif left := pauses.get(run.pk):
+            words = f"Its last attempt failed at once: it is tried again in {span(left)}."
+            line.waiting.append(Waiting(run, words, held="pause", ahead=before))
         elif not before and known.placed(taken | {queue: [*taken[queue], run.pk]}) > placed:
             placed += 1
             taken[queue].append(run.pk)
@@ -148,6 +153,37 @@ def queue_lines(*, fleet: Fleet | None, now: datetime | None = None) -> dict[str
             line.waiting.append(Waiting(run, words, ahead=before))
             ahead[queue] += 1
     return lines
+
+
+AT_ONCE_S = 60.0  # what failed before had hardly begun
+LONGEST_PAUSE_S = 300.0
+
+
+def retry_pauses(waiting: Sequence[Run], now: datetime) -> dict[str, float]:
+    """Seconds for which runs that failed at once are not yet tried again: a store or a disk that
+    is away for a minute would otherwise use up all their attempts in that minute."""
+    again = [run.pk for run in waiting if run.goes_on]
+    if not again or not settings.RUN_RETRY_SECONDS:
+        return {}
+    tries: dict[str, list[RunAttempt]] = {}
+    for attempt in RunAttempt.objects.filter(run__in=again).order_by("-number").defer("spec"):
+        tries.setdefault(attempt.run_id, []).append(attempt)
+    found = {}
+    for run, (_, *ended) in tries.items():
+        failed = list(takewhile(_failed_at_once, ended))
+        if failed and failed[0].ended_at:
+            pause = settings.RUN_RETRY_SECONDS * 2 ** (len(failed) - 1)
+            left = min(pause, LONGEST_PAUSE_S) - (now - failed[0].ended_at).total_seconds()
+            if left > 0:
+                found[run] = left
+    return found
+
+
+def _failed_at_once(attempt: RunAttempt) -> bool:
+    if attempt.outcome != "failed" or attempt.ended_at is None:
+        return False
+    began = attempt.opened_at or attempt.created_at
+    return (attempt.ended_at - began).total_seconds() < AT_ONCE_S
 
 
 class _Quotas:

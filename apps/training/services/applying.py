@@ -15,10 +15,11 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from django.db import InterfaceError, OperationalError, transaction
+from django.db import transaction
 from django.utils import timezone
 
 from apps.common.json_limits import storable
+from apps.common.transactions import database_away
 from apps.training import dispatch
 from apps.training.metric_blocks import Column, columns_of, gathered
 from apps.training.models import PARKED, Run, RunAttempt, RunEvent
@@ -173,9 +174,9 @@ def _apply_one(
         else:
             result.kept += 1
         return kept
-    except (OperationalError, InterfaceError):
-        raise
     except Exception as error:
+        if database_away(error):
+            raise
         # A ContractError, or a value no arm can use; either way the trainer's word cannot be
         # relied on any more. What the arm stored is undone.
         log.exception("run %s/%s: event %s", run.pk, attempt.number, attempt.last_seq)

@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.conf import settings
-from django.db import InterfaceError, OperationalError, transaction
+from django.db import transaction
 
+from apps.common.transactions import database_away
 from apps.training import dispatch
 from apps.training.metric_blocks import columns_of, gathered
 from apps.training.models import PARKED, Checkpoint, Run, RunAttempt, RunEvent
@@ -80,9 +81,9 @@ def _unpark(run: Run, row: RunEvent) -> None:
         envelope = envelope_from_json(row.body)
         with transaction.atomic():
             _apply_late(run, attempt, envelope)
-    except (OperationalError, InterfaceError):
-        raise
     except Exception as error:
+        if database_away(error):
+            raise
         log.exception("run %s/%s: parked event %s", run.pk, row.attempt, row.seq)
         why = f"{type(error).__name__}: {error}"[:2000]
         row.type, row.body = INVALID, {"error": why, "raw": repr(row.body)[:4000]}
