@@ -20,8 +20,9 @@ import hashlib
 import re
 import unicodedata
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -147,19 +148,27 @@ def mix(values: Hashes) -> Hashes:
 
 def jaccard_between(sets: ShingleSets, low: Ints, high: Ints) -> Floats:
     """(n,) |A ∩ B| / |A ∪ B| of the sets with these numbers."""
-    size = np.diff(sets.start)
-    _, element = np.unique(sets.hashes, return_inverse=True)
-    n_elements = int(element.max(initial=-1)) + 1
-    table = sparse.csr_matrix(
-        (np.ones(len(element), dtype=np.int32), element, sets.start), shape=(len(size), n_elements)
-    )
-    shared = np.zeros(len(low), dtype=np.int64)
-    for begin in range(0, len(low), _CHUNK):
-        part = slice(begin, begin + _CHUNK)
-        both = table[low[part]].multiply(table[high[part]])
-        shared[part] = np.asarray(both.sum(axis=1)).ravel()
-    union = size[low] + size[high] - shared
-    return shared / np.maximum(union, 1)
+    return _Overlaps(sets).jaccard(low, high)
+
+
+class _Overlaps:
+    """Sizes of sets and which elements each has: a table that is built once for many questions."""
+
+    def __init__(self, sets: ShingleSets) -> None:
+        self._size = np.diff(sets.start)
+        _, element = np.unique(sets.hashes, return_inverse=True)
+        shape = (len(self._size), int(element.max(initial=-1)) + 1)
+        ones = np.ones(len(element), dtype=np.int32)
+        self._table = sparse.csr_matrix((ones, element, sets.start), shape=shape)
+
+    def jaccard(self, low: Ints, high: Ints) -> Floats:
+        shared = np.zeros(len(low), dtype=np.int64)
+        for begin in range(0, len(low), _CHUNK):
+            part = slice(begin, begin + _CHUNK)
+            both = self._table[low[part]].multiply(self._table[high[part]])
+            shared[part] = np.asarray(both.sum(axis=1)).ravel()
+        union = self._size[low] + self._size[high] - shared
+        return shared / np.maximum(union, 1)
 
 
 THRESHOLD = 0.8
@@ -207,9 +216,13 @@ class Matches:
 
 
 def near_duplicates(texts: Sequence[str], *, threshold: float = THRESHOLD) -> Duplicates:
-    """Near-duplicates within one list. 10,000 texts of 200 words take a few seconds."""
+    """Near-duplicates within one list. 10,000 texts of 200 words take a few seconds.
+
+    Thousands of texts by one template have millions of pairs; where the families are enough,
+    `near_families` holds none of them.
+    """
     sets = shingle_sets(texts)
-    low, high, similarity = _similar(sets, threshold)
+    low, high, similarity = _joined(_similar(sets, threshold))
     owner = sets.owner
     copies = np.flatnonzero((owner >= 0) & (owner != np.arange(len(owner))))
     first = np.concatenate([sets.row[low], owner[copies]])
@@ -219,6 +232,27 @@ def near_duplicates(texts: Sequence[str], *, threshold: float = THRESHOLD) -> Du
     order = np.lexsort((second, first))
     first, second = first[order], second[order]
     return Duplicates(first, second, value[order], _families(first, second, len(texts)))
+
+
+def near_families(texts: Sequence[str], *, threshold: float = THRESHOLD) -> Ints:
+    """`near_duplicates(…).family` alone, for less: texts that are known to be of one family are not
+    compared again, and no pair is kept."""
+    sets = shingle_sets(texts)
+    family = np.arange(len(sets.row))  # of each set: the lowest set of its family so far
+
+    def apart(low: Ints, high: Ints) -> NDArray[np.bool_]:
+        return family[low] != family[high]
+
+    for low, high, _ in _similar(sets, threshold, apart):
+        ends, place = np.unique(np.concatenate([family[low], family[high]]), return_inverse=True)
+        first, second = place[: len(low)], place[len(low) :]
+        lowest = np.arange(len(family))
+        lowest[ends] = ends[_families(first, second, len(ends))]
+        family = lowest[family]
+    found = np.arange(len(texts))
+    with_content = sets.number >= 0
+    found[with_content] = sets.row[family[sets.number[with_content]]]
+    return found
 
 
 def near_matches(
@@ -239,7 +273,10 @@ def near_matches(
     wanted = np.zeros(n_sets, dtype=bool)
     wanted[owned[:n][owned[:n] >= 0]] = True
 
-    low, high, similarity = _similar(sets, threshold, wanted, inside >= 0)
+    def across(low: Ints, high: Ints) -> NDArray[np.bool_]:
+        return (wanted[low] & (inside[high] >= 0)) | (wanted[high] & (inside[low] >= 0))
+
+    low, high, similarity = _joined(_similar(sets, threshold, across))
     asked = np.concatenate([low, high, np.flatnonzero(wanted)])
     found = np.concatenate([high, low, np.flatnonzero(wanted)])
     value = np.concatenate([similarity, similarity, np.ones(int(wanted.sum()))])
@@ -265,39 +302,91 @@ def jaccard(one: str, other: str) -> float:
 
 # --- candidates ----------------------------------------------------------------------------------
 
+Parts = Iterator[tuple[Ints, Ints, Floats]]
+
 
 def _similar(
     sets: ShingleSets,
     threshold: float,
-    one: NDArray[np.bool_] | None = None,
-    other: NDArray[np.bool_] | None = None,
-) -> tuple[Ints, Ints, Floats]:
-    """Pairs of sets at or over the threshold; with `one` and `other`, between those only."""
+    wanted: Callable[[Ints, Ints], NDArray[np.bool_]] | None = None,
+) -> Parts:
+    """(low, high, similarity) of pairs of sets at or over the threshold, each once, in parts.
+
+    A part holds at most one pair a set.
+
+    wanted: which of these candidates are compared at all; asked anew for every part.
+    """
     if not 0 < threshold <= 1:
         raise ValueError(f"threshold must lie over 0 and at most at 1, not {threshold}")
-    n = len(sets.row)
-    keys = list(_band_pairs(_signatures(sets), threshold))
-    pairs = np.unique(np.concatenate(keys)) if keys else np.zeros(0, dtype=np.int64)
-    low, high = pairs // max(n, 1), pairs % max(n, 1)
-    if one is not None and other is not None:
-        across = (one[low] & other[high]) | (one[high] & other[low])
-        low, high = low[across], high[across]
-    similarity = jaccard_between(sets, low, high)
-    near = similarity >= threshold - 1e-12
-    return low[near], high[near], similarity[near]
+    overlaps = _Overlaps(sets)
+    for low, high in _candidates(sets, threshold, wanted):
+        similarity = overlaps.jaccard(low, high)
+        near = similarity >= threshold - 1e-12
+        if near.any():
+            yield low[near], high[near], similarity[near]
 
 
-def _signatures(sets: ShingleSets) -> NDArray[np.uint32]:
-    """(HASHES, sets): the least hash of each set under each function (a·x + b) / 2³² mod 2³²."""
+def _joined(parts: Parts) -> tuple[Ints, Ints, Floats]:
+    found = list(parts)
+    if not found:
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0)
+    low, high, similarity = zip(*found, strict=True)
+    return np.concatenate(low), np.concatenate(high), np.concatenate(similarity)
+
+
+def _candidates(
+    sets: ShingleSets,
+    threshold: float,
+    wanted: Callable[[Ints, Ints], NDArray[np.bool_]] | None,
+) -> Iterator[tuple[Ints, Ints]]:
+    """Pairs of sets that agree in all of a band, as low and high, each from one band alone.
+
+    No pair is remembered. Each band orders the sets by its key, equal keys by number; a place in
+    that order, with a gap of _NEIGHBOURS where the key changes, says whether two sets met there.
+    """
     n = len(sets.row)
-    seeds = mix(np.arange(2 * HASHES, dtype=np.uint64)).reshape(2, HASHES)
-    least = np.zeros((HASHES, n), dtype=np.uint32)
-    if n:
-        mixed = mix(sets.hashes)
-        for number, (a, b) in enumerate(seeds.T):
+    small = n * (_NEIGHBOURS + 1) < 2**31
+    before: list[NDArray[np.signedinteger[Any]]] = []
+    for key in _band_keys(sets, threshold):
+        order = np.argsort(key, kind="stable")
+        key = key[order]
+        place: NDArray[np.signedinteger[Any]] = np.zeros(n, np.int32 if small else np.int64)
+        place[order[1:]] = np.cumsum(1 + _NEIGHBOURS * (key[1:] != key[:-1]))
+        for apart in range(1, min(_NEIGHBOURS, n - 1) + 1):
+            same = np.flatnonzero(key[apart:] == key[:-apart])
+            if not len(same):
+                break
+            low, high = order[same], order[same + apart]  # stable: the lower set comes first
+            if wanted is not None:
+                asked = wanted(low, high)
+                low, high = low[asked], high[asked]
+            for earlier in before:
+                distance = earlier[high] - earlier[low]
+                fresh = (distance <= 0) | (distance > _NEIGHBOURS)
+                low, high = low[fresh], high[fresh]
+            if len(low):
+                yield low, high
+        before.append(place)
+
+
+def _band_keys(sets: ShingleSets, threshold: float) -> Iterator[Hashes]:
+    """For each band (sets,): equal where the least hashes under all functions of the band are.
+
+    The functions: (a·x + b) / 2³² mod 2³².
+    """
+    n = len(sets.row)
+    if not n:
+        return
+    seeds = mix(np.arange(2 * HASHES, dtype=np.uint64)).reshape(2, HASHES).T
+    mixed = mix(sets.hashes)
+    rows = min(_rows_per_band(threshold), 16)
+    for start in range(0, HASHES - rows + 1, rows):
+        key = np.zeros(n, dtype=np.uint64)
+        for a, b in seeds[start : start + rows]:
             values = ((mixed * (a | np.uint64(1)) + b) >> np.uint64(32)).astype(np.uint32)
-            least[number] = np.minimum.reduceat(values, sets.start[:-1])
-    return least
+            least = np.minimum.reduceat(values, sets.start[:-1])
+            key = mix(key + least.astype(np.uint64))
+        yield key
 
 
 def _rows_per_band(threshold: float) -> int:
@@ -308,23 +397,6 @@ def _rows_per_band(threshold: float) -> int:
         if (1 - threshold**rows) ** (HASHES // rows) <= MOST_MISSED
     ]
     return max(fitting, default=1)
-
-
-def _band_pairs(signatures: NDArray[np.uint32], threshold: float) -> Iterator[Ints]:
-    """For each band, pairs of sets that agree in all of it, as low · sets + high."""
-    n = signatures.shape[1]
-    rows = min(_rows_per_band(threshold), 16)
-    for start in range(0, HASHES - rows + 1, rows):
-        key = np.zeros(n, dtype=np.uint64)
-        for row in signatures[start : start + rows]:
-            key = mix(key + row.astype(np.uint64))
-        order = np.argsort(key, kind="stable")
-        key = key[order]
-        for apart in range(1, min(_NEIGHBOURS, n - 1) + 1):
-            same = np.flatnonzero(key[apart:] == key[:-apart])
-            if not len(same):
-                break
-            yield order[same] * n + order[same + apart]  # stable: the lower set comes first
 
 
 def _families(first: Ints, second: Ints, n: int) -> Ints:

@@ -17,6 +17,7 @@ from apps.common.row_files import download_response
 from apps.snapshots import exports
 from apps.snapshots.advice import Facts, Rules, Task, advise
 from apps.snapshots.models import Snapshot, SplitAccess
+from apps.snapshots.progress import progress_read
 from apps.snapshots.recipe import PRIVATE_SPLITS
 from apps.snapshots.screens.budget import budget_json
 from apps.snapshots.selectors import comparing, lineage, looks, selection, snapshots
@@ -94,6 +95,7 @@ class FileOut(Schema):
 
 class SnapshotDetailOut(SnapshotOut):
     files: list[FileOut] = Field(default_factory=list)
+    step: str = Field("", description="what its worker is at; empty where none is")
 
 
 class SignOffOut(Schema):
@@ -244,35 +246,42 @@ def snapshot_list(request: HttpRequest, slug: str) -> Any:
 @router.post(
     "/projects/{slug}/snapshots",
     auth=needs("write"),
-    response={201: SnapshotOut},
+    response={201: SnapshotOut, 202: SnapshotOut},
     summary="Freeze decided pairs or improved answers, or import demonstrations or prompts",
 )
 def snapshot_create(request: HttpRequest, slug: str, payload: SnapshotIn) -> Status:
+    """Given rows are frozen in the answer (201). Pairs and improved answers are frozen by a worker:
+    the answer (202) is the draft, and `GET …/snapshots/{id}` says when its `state` is `frozen`, or
+    `failed` with the reason in `error`. What is wrong with the request, and in a small project that
+    nothing is left to train on, is refused at once."""
     project, _role = project_for(request.user, slug, STAFF)
     if payload.kind == Snapshot.Kind.PREFERENCES:
         if payload.rows:
             raise DomainError("Preferences are frozen from votes, not from rows.", field="rows")
-        made = freezing.snapshot_freeze(
+        draft, _sent = freezing.snapshot_start(
             project=project,
             name=payload.name,
             recipe=snapshots.recipe_over_defaults(project=project, data=payload.recipe),
             user=request.user,
         )
-    elif payload.from_improvements:
+        return Status(202, draft)
+    if payload.from_improvements:
         if payload.kind != Snapshot.Kind.DEMONSTRATIONS or payload.rows:
             raise DomainError(
                 "Improved answers become demonstrations, without rows of your own.",
                 field="from_improvements",
             )
-        made = freezing.demonstrations_freeze(project=project, name=payload.name, user=request.user)
-    else:
-        made = snapshot_import(
-            project=project,
-            kind=payload.kind,
-            name=payload.name,
-            rows=payload.rows,
-            user=request.user,
+        draft, _sent = freezing.demonstrations_start(
+            project=project, name=payload.name, user=request.user
         )
+        return Status(202, draft)
+    made = snapshot_import(
+        project=project,
+        kind=payload.kind,
+        name=payload.name,
+        rows=payload.rows,
+        user=request.user,
+    )
     return Status(201, made)
 
 
@@ -338,6 +347,8 @@ def snapshot_get(request: HttpRequest, slug: str, snapshot_id: str) -> Any:
     project, _role = project_for(request.user, slug, READERS)
     found = snapshots.snapshot_get(project=project, snapshot_id=snapshot_id)
     found.files = exports.file_list_or_none(found) or []
+    if found.state == Snapshot.State.DRAFT:
+        found.step = progress_read(found.pk).get("step", "")
     return found
 
 

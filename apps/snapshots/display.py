@@ -10,8 +10,8 @@ from apps.common.numbers import percent
 from apps.common.numbers import share as measured
 from apps.snapshots.assembling.deciding import NO_VOTES
 from apps.snapshots.assembling.losses import Loss
-from apps.snapshots.models import AI_FEEDBACK, MIXTURE, Snapshot
-from apps.snapshots.progress import MIXING, STEPS
+from apps.snapshots.models import AI_FEEDBACK, IMPROVED, MIXTURE, TRIED_AGAIN, Snapshot
+from apps.snapshots.progress import DEMONSTRATING, MIXING, STEPS
 from apps.snapshots.recipe import PRIVATE_SPLITS, PUBLISHED, SINGLE, in_order
 from workers.contract.jobs import PEOPLE
 
@@ -304,7 +304,11 @@ def making(snapshot: Snapshot, told: Mapping[str, Any], now: datetime) -> Making
     step = str(told.get("step", ""))
     since = snapshot.started_at or snapshot.queued_at or snapshot.created_at
     seconds = max(0.0, (now - since).total_seconds())
-    steps = MIXING if MIXTURE in snapshot.recipe else STEPS
+    steps = STEPS
+    if MIXTURE in snapshot.recipe:
+        steps = MIXING
+    elif IMPROVED in snapshot.recipe:
+        steps = DEMONSTRATING
     if not snapshot.started_at:
         waits = seconds > LATE or (now - snapshot.created_at).total_seconds() > LATE
         return Making("Waiting for a worker", 0, 0, len(steps), seconds, False, waits)
@@ -320,6 +324,7 @@ def detail(snapshot: Snapshot) -> dict[str, Any]:
         "has_private": bool(snapshot.private_sha256),
         "has_report": snapshot.state == Snapshot.State.FROZEN and snapshot.has_report,
         "has_recipe": "ties" in snapshot.recipe,
+        "may_be_tried_again": bool(TRIED_AGAIN & set(snapshot.recipe)),
         "parts": snapshot.counts.get("parts", []),
     }
 

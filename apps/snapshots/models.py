@@ -17,6 +17,8 @@ READ_ONLY_KINDS = (
 
 IMPORTED, MIXTURE = "imported", "mixture"  # keys of recipes …
 UNDECIDED = frozenset({IMPORTED, MIXTURE})  # … that decide nothing
+IMPROVED = "from"  # key of a recipe that freezes improved answers
+TRIED_AGAIN = frozenset({"ties", IMPROVED, MIXTURE})  # keys of recipes that a worker freezes
 AI_FEEDBACK = "ai_feedback"  # beside IMPORTED: a model labelled the rows
 
 

@@ -610,6 +610,56 @@ def uploads(*wanted: tuple[int, Any] | None, again: str = "") -> tuple[Handler, 
     return handle, seen
 
 
+DRAFT = (
+    dict.fromkeys(("sha256", "error", "step"), "")
+    | {"id": "d", "name": "May", "kind": "preferences", "state": "draft", "recipe": {}}
+    | {"counts": {}, "size_bytes": 0, "files": [], "frozen_at": None}
+    | {"created_at": "2026-11-21T10:00:00+00:00"}
+)
+PROVING = DRAFT | {"step": "Checking for leakage"}
+FROZEN = DRAFT | {"state": "frozen", "counts": {"rows": {"train": 3}}}
+FAILED = DRAFT | {"state": "failed", "error": "Not frozen: 2 prompts stand in both."}
+
+
+@pytest.mark.parametrize("method", ["freeze", "mix"])
+def test_a_dataset_that_a_worker_makes_is_waited_for(method: str) -> None:
+    said = {"parts": {"a": 1, "b": 1}} if method == "mix" else {"recipe": {"least_votes": 2}}
+    shown: list[tuple[str, str]] = []
+
+    def made(client: AsyncClient, **options: Any) -> Awaitable[Any]:
+        return getattr(client, method)("p", "May", **said, every=0.001, **options)
+
+    handler, seen = answers((202, DRAFT), (200, DRAFT), (200, PROVING), (200, FROZEN))
+    got = against(
+        handler,
+        lambda client: made(client, on_progress=lambda one: shown.append((one.state, one.step))),
+    )
+    assert (got.state, got.counts) == ("frozen", {"rows": {"train": 3}})
+    assert shown == [("draft", ""), ("draft", "Checking for leakage"), ("frozen", "")]
+    assert [one["path"] for one in seen[1:]] == ["/api/v1/projects/p/snapshots/d"] * 3
+
+    handler, seen = answers((202, DRAFT), (200, PROVING), (200, FAILED))
+    with pytest.raises(ConcordError) as failed:
+        against(handler, made)
+    assert (failed.value.code, failed.value.message) == ("not_frozen", FAILED["error"])
+
+    handler, seen = answers((202, DRAFT), (200, PROVING))
+    with pytest.raises(TimeoutError, match="The dataset d was not made after 0 s"):
+        against(handler, lambda client: made(client, timeout=0))
+
+    handler, seen = answers((202, DRAFT))
+    assert against(handler, lambda client: made(client, wait=False)).state == "draft"
+    assert len(seen) == 1
+
+
+def test_a_freeze_that_is_refused_is_not_waited_for() -> None:
+    refusal = {"code": "empty_snapshot", "message": "Nothing is left.", "field": "recipe"}
+    handler, seen = answers((400, refusal))
+    with pytest.raises(ConcordError) as refused:
+        against(handler, lambda client: client.freeze("p", "May"))
+    assert (refused.value.code, len(seen)) == ("empty_snapshot", 1)
+
+
 def test_no_answer_at_all_is_said_after_the_last_try() -> None:
     handler, seen = answers(None, None)
     with pytest.raises(Unreachable, match="No answer") as silent:

@@ -108,6 +108,12 @@ def test_bars_are_drawn_where_somebody_looks_and_nobody_else_is_told(
     with progress.steps_bar(True, None) as told:
         told(run)
     assert "mine: training:  50%" in capsys.readouterr().err
+    dataset: Any = SimpleNamespace(name="May", step="Writing the files", state="draft")
+    with progress.making_bar(True, None) as told:
+        told(dataset)
+    assert "May: Writing the files" in capsys.readouterr().err
+    with progress.making_bar(False, None) as told:
+        assert told is None
     seen: list[tuple[int, int]] = []
     with progress.bytes_bar("x", True, lambda *of: seen.append(of)) as told:
         told(1, 2)

@@ -29,6 +29,7 @@ from apps.evaluation.services.ranking import hard_pairs_freeze, outputs_send, ro
 from apps.labeling.models import Comparison, LabelingSettings, Prompt, Task
 from apps.labeling.services import Lease, comparisons_import, slot_lease_next, vote_cast
 from apps.snapshots.models import Snapshot
+from apps.snapshots.services import freezing
 from apps.snapshots.services.freezing import snapshot_run
 from apps.snapshots.storage import read_rows
 from apps.training.models import Checkpoint, Run
@@ -136,6 +137,18 @@ def test_the_same_hard_pairs_are_frozen_once_and_more_of_them_anew(
     more, _ = hard_pairs_freeze(round_=round_, user=emil)
     assert more != first
     assert len(more.recipe["filters"]["comparisons"]) == 12
+
+
+def test_a_request_does_not_look_through_a_large_project_for_rows(
+    checkpoint: Checkpoint, emil: User, monkeypatch: pytest.MonkeyPatch
+):
+    run = assessment_make(checkpoint, [praising(n) for n in range(1, 5)])
+    round_, _ = round_open(checkpoint=checkpoint, source=run, user=emil)
+    vote_all(checkpoint.project, crowd_of(checkpoint.project))
+    monkeypatch.setattr(freezing, "COMPARED_AT_ONCE", 3)
+    monkeypatch.setattr(services, "snapshot_preview", None)
+    made, _ = hard_pairs_freeze(round_=round_, user=emil)
+    assert made.state == Snapshot.State.DRAFT
 
 
 def test_where_people_agree_with_the_model_there_is_nothing_to_freeze(

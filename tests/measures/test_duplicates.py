@@ -3,11 +3,14 @@
 import random
 import subprocess
 import sys
+import tracemalloc
 from itertools import combinations
 
+import numpy as np
 import pytest
 
-from measures.duplicates import jaccard, near_duplicates, near_matches
+from measures import duplicates
+from measures.duplicates import jaccard, near_duplicates, near_families, near_matches
 
 VOCABULARY = [f"word{n}" for n in range(3_000)]
 QUESTION = "how do i ask for a day off when my manager is away and nobody else decides"
@@ -94,6 +97,81 @@ def test_a_large_family_of_slightly_edited_texts_hangs_together():
     root = text(rng, 200)
     family = near_duplicates([edited(rng, root, 2) for _ in range(300)]).family
     assert (family == 0).all()
+
+
+def templated(n: int) -> list[str]:
+    """As one program asks: most words are the template's."""
+    body = QUESTION.split() * 3
+    return [" ".join([f"Question {k} about topic {k % 7}:", *body[: 8 + k % 23]]) for k in range(n)]
+
+
+def families_by_hand(texts: list[str], threshold: float = 0.8) -> list[int]:
+    """Every text with every other; the lowest number of all that hang together."""
+    family = list(range(len(texts)))
+    for i, j in combinations(range(len(texts)), 2):
+        if jaccard(texts[i], texts[j]) >= threshold:
+            low, high = sorted((family[i], family[j]))
+            family = [low if one == high else one for one in family]
+    return family
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_families_alone_are_those_of_the_pairs_and_those_found_by_hand(seed: int):
+    rng = random.Random(seed)
+    texts = [text(rng, rng.randint(15, 60)) for _ in range(30)]
+    texts += [edited(rng, rng.choice(texts), rng.randint(0, 2)) for _ in range(50)]
+    texts += [*templated(30), "", "!!!", "yes", "Yes.", "", texts[3].upper()]
+    rng.shuffle(texts)
+    alone = near_families(texts)
+    assert alone.tolist() == near_duplicates(texts).family.tolist()
+    assert alone.tolist() == families_by_hand(texts)
+
+
+@pytest.mark.parametrize("threshold", [0.5, 0.8, 1.0])
+def test_families_alone_are_those_of_the_pairs_at_every_threshold(threshold: float):
+    rng = random.Random(9)
+    texts = [text(rng, 40) for _ in range(200)]
+    texts += [edited(rng, rng.choice(texts), rng.randint(0, 6)) for _ in range(600)]
+    texts += templated(900)
+    alone = near_families(texts, threshold=threshold)
+    assert alone.tolist() == near_duplicates(texts, threshold=threshold).family.tolist()
+    assert near_families([]).tolist() == []
+
+
+def test_no_pair_is_found_twice_though_it_agrees_in_many_bands():
+    found = near_duplicates(templated(900))
+    pairs = set(zip(found.first.tolist(), found.second.tolist(), strict=True))
+    assert len(pairs) == len(found.first)
+    assert len(pairs) > 10_000
+
+
+def test_what_is_known_to_be_of_one_family_is_not_compared_again(monkeypatch: pytest.MonkeyPatch):
+    compared: list[int] = []
+    jaccard_of = duplicates._Overlaps.jaccard
+
+    def counted(self: duplicates._Overlaps, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        compared.append(len(low))
+        return jaccard_of(self, low, high)
+
+    monkeypatch.setattr(duplicates._Overlaps, "jaccard", counted)
+    rng = random.Random(3)
+    root = text(rng, 200)
+    copies = [edited(rng, root, 2) for _ in range(300)]
+    assert (near_families(copies) == 0).all()
+    families = sum(compared)
+    compared.clear()
+    near_duplicates(copies)
+    assert families < sum(compared) / 10
+
+
+def test_memory_does_not_grow_with_the_pairs_that_are_looked_at():
+    """Each text meets up to 64 others in each of 25 bands."""
+    texts = templated(3_000)
+    tracemalloc.start()
+    near_families(texts)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10e6
 
 
 def test_planted_matches_between_two_lists_are_found_with_their_rows():

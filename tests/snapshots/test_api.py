@@ -8,7 +8,10 @@ from django.test import Client
 
 from apps.accounts.models import AuditEvent, Project, User
 from apps.labeling.models import Comparison
+from apps.snapshots import dispatch
+from apps.snapshots.assembling import gate
 from apps.snapshots.models import Snapshot, SnapshotRow
+from apps.snapshots.services import freezing
 
 pytestmark = pytest.mark.django_db
 
@@ -23,6 +26,14 @@ RECIPE = {
 }
 
 
+@pytest.fixture(autouse=True)
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The messages to workers, which nobody reads here."""
+    messages: list[str] = []
+    monkeypatch.setattr(dispatch, "freeze_send", lambda pk: not messages.append(pk))
+    return messages
+
+
 @pytest.fixture
 def emils(emil: User, signed_in) -> Client:
     return signed_in(emil)
@@ -33,13 +44,20 @@ def post(client: Client, path: str, body: dict) -> tuple[int, dict]:
     return answer.status_code, answer.json()
 
 
+def frozen(client: Client, body: dict) -> dict:
+    """What the API says of a dataset once a worker has frozen it."""
+    status, draft = post(client, "", body)
+    assert (status, draft["state"], draft["counts"]) == (202, "draft", {})
+    freezing.snapshot_run(snapshot=draft["id"])
+    return client.get(f"{BASE}/{draft['id']}").json()
+
+
 def test_a_dataset_is_frozen_read_and_downloaded(
     emils: Client, project: Project, crowd: list[Comparison]
 ) -> None:
     status, preview = post(emils, "/preview", {"recipe": RECIPE})
     assert (status, preview["counts"]["comparisons"]) == (200, 72)
-    status, made = post(emils, "", {"name": "May", "recipe": RECIPE})
-    assert status == 201
+    made = frozen(emils, {"name": "May", "recipe": RECIPE})
     assert made["state"] == "frozen"
     assert made["counts"]["kept"] == preview["counts"]["kept"]
     assert made["recipe"]["least_share"] == 0.6  # not named, so the project's own
@@ -53,6 +71,50 @@ def test_a_dataset_is_frozen_read_and_downloaded(
     assert (logged.project, logged.actor.username) == (project, "emil")
     status, verified = post(emils, f"/{made['id']}/verify", {})
     assert (status, verified) == (200, {"ok": True, "problem": ""})
+
+
+def test_a_freeze_is_begun_in_the_request_and_made_by_a_worker(
+    emils: Client, project: Project, crowd: list[Comparison], sent: list[str], monkeypatch
+) -> None:
+    monkeypatch.setattr(freezing, "write_folder", None)
+    monkeypatch.setattr(freezing, "preferences_write", None)  # nothing is written in a request
+    status, draft = post(emils, "", {"name": "May", "recipe": RECIPE})
+    assert (status, draft["state"], draft["frozen_at"]) == (202, "draft", None)
+    assert sent == [draft["id"]]
+    row = Snapshot.objects.get(pk=draft["id"])
+    assert (row.name, row.created_by.username, row.started_at) == ("May", "emil", None)
+
+
+def test_of_a_large_project_no_text_is_compared_in_the_request(
+    emils: Client, project: Project, crowd: list[Comparison], monkeypatch
+) -> None:
+    monkeypatch.setattr(freezing, "COMPARED_AT_ONCE", len(crowd))
+    nothing = {"name": "May", "recipe": RECIPE | {"least_votes": 99}}
+    assert post(emils, "", nothing)[0] == 400
+    monkeypatch.setattr(freezing, "COMPARED_AT_ONCE", len(crowd) - 1)
+    monkeypatch.setattr(gate, "near_families", None)
+    monkeypatch.setattr(freezing, "material_of", None)
+    assert post(emils, "", {"name": "May", "recipe": RECIPE})[0] == 202
+    monkeypatch.setattr(freezing, "is_looked_at_once", None)
+    status, error = post(emils, "", {"name": "", "recipe": RECIPE})
+    assert (status, error["field"]) == (400, "name")
+    monkeypatch.setattr(freezing, "is_looked_at_once", lambda _: False)
+    other = {"filters": {"without_annotators_of": ["nothing"]}}
+    status, error = post(emils, "", {"name": "x", "recipe": other})
+    assert (status, error["field"]) == (404, "snapshot")
+
+
+def test_a_broker_that_is_away_loses_no_freeze(
+    emils: Client, project: Project, crowd: list[Comparison], monkeypatch
+) -> None:
+    monkeypatch.setattr(dispatch, "freeze_send", lambda pk: False)
+    status, draft = post(emils, "", {"name": "May", "recipe": RECIPE})
+    assert (status, draft["state"]) == (202, "draft")
+    offered: list[str] = []
+    monkeypatch.setattr(dispatch, "freeze_send", lambda pk: not offered.append(pk))
+    Snapshot.objects.update(queued_at=Snapshot.objects.get().created_at - freezing.RESEND_AFTER * 2)
+    freezing.snapshots_sweep()
+    assert offered == [draft["id"]]
 
 
 def test_prompts_are_brought_as_rows(emils: Client, project: Project) -> None:
@@ -96,19 +158,19 @@ def test_a_refusal_names_what_is_wrong(
     assert not Snapshot.objects.filter(state="frozen").exists()
 
 
-def test_a_leak_is_a_conflict_with_its_details(
+def test_a_freeze_that_finds_a_leak_fails_with_its_words(
     emils: Client, project: Project, crowd: list[Comparison], monkeypatch
 ) -> None:
     monkeypatch.setattr("apps.snapshots.assembling.gate.fold_of", lambda key, share, salt: True)
-    status, error = post(emils, "", {"name": "May", "recipe": RECIPE})
-    assert (status, error["code"]) == (409, "leak")
-    assert "held-out annotator" in error["details"][0]
+    made = frozen(emils, {"name": "May", "recipe": RECIPE})
+    assert (made["state"], made["files"]) == ("failed", [])
+    assert "held-out annotator" in made["error"]
 
 
 def test_a_votes_lineage_names_its_datasets(
     emils: Client, project: Project, crowd: list[Comparison]
 ) -> None:
-    _, made = post(emils, "", {"name": "May", "recipe": RECIPE})
+    made = frozen(emils, {"name": "May", "recipe": RECIPE})
     row = SnapshotRow.objects.filter(snapshot=made["id"], split="train").first()
     answer = emils.get(f"/api/v1/projects/arguments/votes/{row.vote_ids[0]}/lineage").json()
     assert answer == {
@@ -131,7 +193,7 @@ def test_an_anonymised_import_is_refused_with_its_reason_by_program_too(
             "heldout_annotators",
         )
     status, _ = post(emils, "", {"name": "May", "recipe": RECIPE | {"heldout_annotators": 0}})
-    assert status == 201
+    assert status == 202
 
 
 def test_a_misspelt_field_freezes_nothing(

@@ -123,14 +123,16 @@ def test_the_default_freeze_of_a_small_team_keeps_its_pairs(
     by_form = Snapshot.objects.get(name="by form")
     assert page.status_code == 302
     assert freezing.snapshot_run(snapshot=by_form.pk) == "frozen"
-    by_program = emils.post(
+    draft = emils.post(
         f"/api/v1/projects/{small_team.slug}/snapshots",
         {"name": "by program"},
         content_type="application/json",
     ).json()
+    assert freezing.snapshot_run(snapshot=draft["id"]) == "frozen"
+    by_program = Snapshot.objects.get(pk=draft["id"])
     by_form.refresh_from_db()
-    assert by_form.recipe == by_program["recipe"]
-    for counts in (by_form.counts, by_program["counts"]):
+    assert by_form.recipe == by_program.recipe
+    for counts in (by_form.counts, by_program.counts):
         assert sum(counts["rows"].values()) >= 215
     told = emils.get(reverse("snapshots:detail", args=[small_team.slug, by_form.pk]))
     assert "Nobody is held out" in told.content.decode()

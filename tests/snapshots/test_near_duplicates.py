@@ -8,7 +8,7 @@ import pytest
 
 from apps.accounts.models import Project, User
 from apps.labeling.models import Comparison, Prompt, Response
-from apps.snapshots.assembling import assembly
+from apps.snapshots.assembling import assembly, gate
 from apps.snapshots.assembling.assembly import assemble
 from apps.snapshots.assembling.gate import LeakFound, near_leaks
 from apps.snapshots.assembling.material import Material
@@ -116,6 +116,41 @@ def test_empty_and_small_splits_are_said_not_faked() -> None:
     (said,) = [w for w in made.warnings if "empty" in w]
     assert "of the 12 groups" in said
     assert set(made.lines) < set(SnapshotRecipe().splits)
+
+
+def test_families_are_kept_for_the_next_look_within_a_bound(monkeypatch) -> None:
+    asked: list[int] = []
+
+    def found(texts, *, threshold):
+        asked.append(len(texts))
+        return [0] * len(texts)  # all are one family
+
+    monkeypatch.setattr(gate, "near_families", found)
+    kept = gate._Kept(1_000)
+    monkeypatch.setattr(gate, "_kept", kept)
+
+    def look(kind: str, n: int) -> None:
+        texts = {f"{kind}{k:04}": f"{kind} {k}" for k in range(n)}
+        families = gate._families(texts, texts, 0.8)
+        assert families == {f"{kind}{k:04}": f"{kind}0000" for k in range(1, n)}
+
+    for kind in "aba":
+        look(kind, 300)
+    assert asked == [300, 300]
+    look("c", 400)  # beyond what is kept: the oldest goes
+    assert kept._n <= 1_000
+    look("b", 300)
+    look("a", 300)
+    assert asked == [300, 300, 400, 300]
+    asked.clear()
+    for _ in range(2):
+        look("d", 1_200)  # too large to be kept, and drives out nothing
+    look("a", 300)
+    assert asked == [1_200, 1_200]
+    for n in range(50):
+        look(f"few{n}-", 2)
+    assert kept._n <= 1_000
+    assert len(kept._found) < 10
 
 
 # --- the gate ------------------------------------------------------------------------------------

@@ -17,11 +17,13 @@ from apps.common.errors import DomainError
 from apps.common.registry import run_results, vote_uses
 from apps.labeling import services as labeling
 from apps.labeling.models import Comparison, Prompt, Vote
+from apps.snapshots import dispatch
 from apps.snapshots.advice import Facts, Method, Rules, Task, advise
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import SnapshotRecipe
 from apps.snapshots.selectors.lineage import vote_lineage
 from apps.snapshots.services import freezing
+from apps.snapshots.services.improvements import Demonstrations
 from apps.snapshots.services.readiness import StatedForm, gather
 from apps.snapshots.storage import names_in, read_rows
 from apps.training.models import Checkpoint, Run, RunInput
@@ -34,6 +36,11 @@ pytestmark = pytest.mark.django_db
 PAGE = "/p/arguments/ready/"
 WON = {"value": 0.8, "low": 0.75, "high": 0.85, "n": 300, "undefined": None, "no_interval": None}
 GAIN = {"value": 0.2, "low": 0.1, "high": 0.3, "n": 300, "undefined": None, "no_interval": None}
+
+
+@pytest.fixture(autouse=True)
+def no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "freeze_send", lambda pk: True)
 
 
 @pytest.fixture
@@ -248,6 +255,14 @@ def improved(project: Project, ana: User) -> list[Vote]:
     return cast
 
 
+def demonstrations(project: Project, by: User) -> Snapshot:
+    """As a worker freezes them."""
+    draft, _ = freezing.demonstrations_start(project=project, name="better", user=by)
+    freezing.snapshot_run(snapshot=draft.pk)
+    draft.refresh_from_db()
+    return draft
+
+
 def lines(snapshot: Snapshot) -> dict[str, list[dict]]:
     folder = Path(settings.ARTIFACTS_URL) / snapshot.uri
     return {name: list(read_rows(folder / f"{name}.jsonl")) for name in snapshot.counts["rows"]}
@@ -256,7 +271,7 @@ def lines(snapshot: Snapshot) -> dict[str, list[dict]]:
 def test_improved_answers_become_demonstrations_that_name_their_vote(
     project: Project, ana: User, ada: User, improved: list[Vote]
 ) -> None:
-    snapshot = freezing.demonstrations_freeze(project=project, name="better", user=ada)
+    snapshot = demonstrations(project, ada)
     files = lines(snapshot)
     rows = [row for file in files.values() for row in file]
     assert (snapshot.kind, snapshot.state) == ("demonstrations", "frozen")
@@ -276,7 +291,7 @@ def test_improved_answers_become_demonstrations_that_name_their_vote(
 def test_a_prompt_that_is_tested_on_is_in_no_training_row(
     project: Project, ada: User, improved: list[Vote]
 ) -> None:
-    files = lines(freezing.demonstrations_freeze(project=project, name="better", user=ada))
+    files = lines(demonstrations(project, ada))
     groups = {name: {row["group"] for row in rows} for name, rows in files.items()}
     assert len(groups) > 1
     assert not groups["train"] & set.union(*(groups[name] for name in groups if name != "train"))
@@ -285,7 +300,7 @@ def test_a_prompt_that_is_tested_on_is_in_no_training_row(
 def test_a_demonstration_leads_back_to_its_vote_which_says_that_it_is_frozen(
     project: Project, ada: User, improved: list[Vote]
 ) -> None:
-    snapshot = freezing.demonstrations_freeze(project=project, name="better", user=ada)
+    snapshot = demonstrations(project, ada)
     assert [row.snapshot for row in vote_lineage(improved[0]).rows] == [snapshot]
     plain = Vote.objects.exclude(pk__in=[v.pk for v in improved]).get()
     assert vote_uses([improved[0].pk, plain.pk]) == {improved[0].pk: 1}
@@ -298,7 +313,7 @@ def test_the_same_improvement_by_two_people_is_one_row_with_both_votes(
     (ben,) = annotators_make(project, 1)
     both = [vote(project, who, "a", improvement="The same.").vote for who in (ana, ben)]
     Prompt.objects.update(group_key=_trained_on())
-    snapshot = freezing.demonstrations_freeze(project=project, name="one", user=ada)
+    snapshot = demonstrations(project, ada)
     assert snapshot.counts["rows"] == {"train": 1}
     assert list(snapshot.counts["dropped"].values()) == [1]
     assert snapshot.rows.get().vote_ids == [v.pk for v in both]
@@ -321,9 +336,9 @@ def test_a_changed_answer_takes_its_old_improvement_along_into_history(
     old = vote(project, ana, "a", improvement="First thought.").vote
     labeling.vote_revise(vote=old.pk, annotator=ana, idempotency_key="again", choice="tie")
     with pytest.raises(DomainError) as refused:
-        freezing.demonstrations_freeze(project=project, name="none", user=ada)
+        freezing.demonstrations_start(project=project, name="none", user=ada)
     assert refused.value.code == "empty_snapshot"
-    assert Snapshot.objects.get().state == "failed"
+    assert not Snapshot.objects.exists()
 
 
 def test_ada_freezes_them_on_the_page_and_a_program_by_the_api(
@@ -341,5 +356,31 @@ def test_ada_freezes_them_on_the_page_and_a_program_by_the_api(
         {"name": "by api", "kind": "demonstrations", "from_improvements": True},
         content_type="application/json",
     )
-    assert answer.status_code == 201
-    assert answer.json()["sha256"] == Snapshot.objects.get(name="by page").sha256
+    assert answer.status_code == 202
+    made = list(Snapshot.objects.order_by("name"))
+    assert [(one.name, one.state) for one in made] == [("by api", "draft"), ("by page", "draft")]
+    assert [freezing.snapshot_run(snapshot=one.pk) for one in made] == ["frozen", "frozen"]
+    by_api, by_page = Snapshot.objects.order_by("name")
+    assert by_api.sha256 == by_page.sha256 != ""
+
+
+def test_demonstrations_that_were_not_frozen_are_tried_again_on_their_page(
+    project: Project,
+    ada: User,
+    improved: list[Vote],
+    signed_in: Callable[[User], Client],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    draft, _ = freezing.demonstrations_start(project=project, name="better", user=ada)
+    with monkeypatch.context() as meanwhile:
+        none = Demonstrations({}, {}, {}, "")
+        meanwhile.setattr(freezing, "demonstrations_from", lambda **_: none)
+        assert freezing.snapshot_run(snapshot=draft.pk) == "failed"
+    browser, page = signed_in(ada), f"/p/arguments/datasets/{draft.pk}/"
+    html = browser.get(page).content.decode()
+    assert "No vote of the training split" in html
+    assert "Retry with the same recipe" in html
+    assert browser.post(page + "action/", {"action": "again"}).status_code == 302
+    again = Snapshot.objects.exclude(pk=draft.pk).get()
+    assert (again.kind, again.name, again.state) == ("demonstrations", "better", "draft")
+    assert freezing.snapshot_run(snapshot=again.pk) == "frozen"

@@ -118,7 +118,7 @@ class Engineer(Players):
         super().__init__()
         self._url, self._project, self._user, self._token = url, project, user, token
         self.words: Counter[str] = Counter()  # what was said of imports and freezes that failed
-        self.frozen = self.imported = 0
+        self.begun = self.imported = 0  # freezes by API, imports
 
     async def _all(self) -> None:
         timeout = aiohttp.ClientTimeout(total=60)
@@ -164,12 +164,13 @@ class Engineer(Players):
             await asyncio.sleep(0.5)
 
     async def _freeze(self, session: aiohttp.ClientSession, number: int) -> None:
-        """By turns in a web process and by the imports worker."""
+        """By turns by API and in this process, each made by the imports worker; one that fails does
+        so with the reason in its row."""
         if number % 2:
             body = {"name": f"frozen {number}", "kind": "preferences"}
             status, said = await self._ask(session, "POST", "snapshots", _json(body))
-            self.frozen += status == 201
-            if status not in (0, 201):
+            self.begun += status == 202
+            if status not in (0, 202):
                 self.words[f"freeze {status}: {str(said.get('message'))[:160]}"] += 1
             return
         try:
@@ -302,7 +303,7 @@ def disturbed(
         "votes": len(voters.acknowledged),
         "votes acknowledged again": voters.replayed,
         "imports": engineer.imported,
-        "frozen": engineer.frozen,
+        "freezes begun by API": engineer.begun,
         "said of imports and freezes": dict(engineer.words),
         "runs resumed by a person": dict(load.resumed),
         "answers of 5xx": dict(errors_by_code(load.errors)),

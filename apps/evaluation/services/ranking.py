@@ -37,7 +37,7 @@ from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import TRAIN, RecipeFilters, SnapshotRecipe
 from apps.snapshots.selectors.snapshots import recipe_default
 from apps.snapshots.services.drafts import draft_make
-from apps.snapshots.services.freezing import snapshot_preview
+from apps.snapshots.services.freezing import is_looked_at_once, snapshot_preview
 from apps.training.models import Checkpoint, Run
 from measures.trust.people import LEAST_GRADES
 
@@ -256,7 +256,9 @@ def hard_pairs_freeze(*, round_: AdversarialRound, user: User) -> tuple[Snapshot
         made = known.filter(state__in=(Snapshot.State.DRAFT, Snapshot.State.FROZEN)).first()
         if made is not None:
             return made, True
-        if not snapshot_preview(project=round_.project, recipe=recipe).lines.get(TRAIN):
+        if is_looked_at_once(round_.project) and not (
+            snapshot_preview(project=round_.project, recipe=recipe).lines.get(TRAIN)
+        ):
             raise DomainError(
                 f"The project's splits put none of the {len(fooled)} pairs into training. Wait for "
                 "more of them.",

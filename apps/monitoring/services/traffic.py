@@ -33,7 +33,7 @@ from apps.monitoring.models import (
 )
 from apps.monitoring.services.watches import watch_get
 from apps.training.services.scanning import phrases_of
-from measures.duplicates import near_duplicates, near_matches
+from measures.duplicates import near_families, near_matches
 from measures.novelty import Vocabulary, vocabulary
 from workers.contract.events import blocked_reason
 
@@ -227,7 +227,7 @@ def _fresh(watch: Watch, sampled: Sequence[Conversation]) -> list[Conversation]:
     texts = ["\n".join(m["content"] for m in row.messages) for row in rows]
     new = [one for one in {one.key: one for one in sampled}.values() if one.key not in known]
     said = [one.text for one in new]
-    matched, family = near_matches(said, texts).row, near_duplicates(said).family
+    matched, family = near_matches(said, texts).row, near_families(said)
     return [one for k, one in enumerate(new) if matched[k] < 0 and family[k] == k]
 
 

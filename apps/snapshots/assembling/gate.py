@@ -6,11 +6,12 @@ votes; who is held out is computed again from the recipe. A snapshot with one le
 """
 
 import hashlib
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 from pathlib import Path
+from threading import Lock
 
 from apps.common.errors import Conflict
 from apps.snapshots.assembling.material import BY_RULING, Families, Pair, SplitLine
@@ -23,7 +24,7 @@ from apps.snapshots.recipe import (
     SnapshotRecipe,
 )
 from apps.snapshots.storage import read_rows
-from measures.duplicates import near_duplicates
+from measures.duplicates import near_duplicates, near_families
 from measures.splits import fold_of
 
 # Near-duplicates across splits: what is nearly a training text is no test.
@@ -276,9 +277,38 @@ def _named(texts: Mapping[str, str]) -> dict[str, str]:
 
 # Which texts are nearly the same, so that no split tests on what another one trains on.
 
-# Somebody who tries recipes looks at the same texts again and again.
-_found: dict[tuple[str, float], Families] = {}
-_MOST_FOUND = 8
+
+class _Kept:
+    """The newest results, of `most` texts together at most: somebody who tries recipes on the page
+    looks at the same texts again and again, each time for every setting that loses pairs.
+
+    A result with more texts than that is found again each time.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most, self._n, self._lock = most, 0, Lock()
+        self._found: OrderedDict[tuple[str, float], Families] = OrderedDict()
+
+    def get(self, name: tuple[str, float]) -> Families | None:
+        return self._found.get(name)
+
+    def put(self, name: tuple[str, float], families: Families) -> None:
+        if self._size(families) > self._most:
+            return
+        with self._lock:
+            if name in self._found:
+                return
+            self._found[name] = families
+            self._n += self._size(families)
+            while self._n > self._most:
+                self._n -= self._size(self._found.popitem(last=False)[1])
+
+    @staticmethod
+    def _size(families: Families) -> int:
+        return len(families) + 100  # an empty one takes room too
+
+
+_kept = _Kept(100_000)  # about 30 MB in each process
 
 
 def families_of(pairs: Sequence[Pair], texts: Mapping[str, str], similarity: float) -> Families:
@@ -297,11 +327,9 @@ def _families(keys: Iterable[str], texts: Mapping[str, str], similarity: float) 
     for key in ordered:
         digest.update(f"{key}\0{texts[key]}\0".encode("utf-8", "surrogatepass"))
     name = (digest.hexdigest(), similarity)
-    found = _found.get(name)
+    found = _kept.get(name)
     if found is None:
-        family = near_duplicates([texts[key] for key in ordered], threshold=similarity).family
+        family = near_families([texts[key] for key in ordered], threshold=similarity)
         found = {k: ordered[n] for k, n in zip(ordered, family, strict=True) if ordered[n] != k}
-        while len(_found) >= _MOST_FOUND:
-            _found.pop(next(iter(_found)), None)
-        _found[name] = found
+        _kept.put(name, found)
     return found

@@ -30,7 +30,7 @@ from apps.snapshots.assembling.rows import (
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import DEV, HELDOUT_GROUPS, PUBLIC_TEST, SMOKE, TRAIN, half_of, in_order
 from measures.bootstrap import LEAST_UNITS
-from measures.duplicates import near_duplicates
+from measures.duplicates import near_families
 from measures.splits import split_of, unit_hash
 from workers.config.suites import read_check
 
@@ -365,7 +365,7 @@ def _units(given: Sequence[Given]) -> list[int]:
         return []
     texts: dict[str, int] = {}  # distinct prompts, which may recur in thousands of rows
     text_of = [texts.setdefault(prompt_text(one.prompt), len(texts)) for one in given]
-    family = near_duplicates(list(texts)).family[text_of]
+    family = near_families(list(texts))[text_of]
     groups: dict[str, int] = {}
     group_numbers = [groups.setdefault(group_of(one.row), len(groups)) for one in given]
     n = len(texts)  # families are the first n nodes, groups the rest

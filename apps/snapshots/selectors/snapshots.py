@@ -163,6 +163,12 @@ def vote_count(*, project: Project) -> int:
     return Vote.objects.filter(project=project, is_current=True).count()
 
 
+def has_more_than(*, project: Project, votes: int, comparisons: int) -> bool:
+    """Whether the project has more of either."""
+    pairs = Comparison.objects.filter(project=project).order_by()
+    return vote_count(project=project) > votes or pairs[: comparisons + 1].count() > comparisons
+
+
 def people_left_out(*, project: Project) -> tuple[int, ...]:
     """Ids of the people whose votes shall enter no new dataset."""
     rows = Annotator.objects.filter(project=project, left_out_at__isnull=False)

@@ -33,6 +33,16 @@ _LOCK_SEED = 7_405_117  # apart from other locks whose number is hashed from a t
 State = Snapshot.State
 
 
+def name_checked(name: str) -> str:
+    """Without blanks around it; `DomainError` for one that is none."""
+    name = name.strip()
+    if not 0 < len(name) <= _LONGEST_NAME:
+        raise DomainError(f"A name of 1 to {_LONGEST_NAME} characters.", field="name")
+    if "\x00" in name:
+        raise DomainError("No NUL characters.", field="name")
+    return name
+
+
 def draft_make(
     *,
     project: Project,
@@ -43,11 +53,7 @@ def draft_make(
     queued: bool = False,
 ) -> Snapshot:
     """`DomainError` for a name that is none. Not queued: the caller makes it at once."""
-    name = name.strip()
-    if not 0 < len(name) <= _LONGEST_NAME:
-        raise DomainError(f"A name of 1 to {_LONGEST_NAME} characters.", field="name")
-    if "\x00" in name:
-        raise DomainError("No NUL characters.", field="name")
+    name = name_checked(name)
     now = timezone.now()
     return Snapshot.objects.create(
         project=project,

@@ -6,7 +6,7 @@ as failed, with the reason, and no file behind.
 """
 
 import contextlib
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from typing import IO
 
@@ -22,14 +22,23 @@ from apps.snapshots.assembling.assembly import assemble
 from apps.snapshots.assembling.losses import Loss, losses_of
 from apps.snapshots.assembling.material import Assembly
 from apps.snapshots.formats.folder import write_folder
-from apps.snapshots.models import MIXTURE, Snapshot
+from apps.snapshots.models import IMPROVED, MIXTURE, TRIED_AGAIN, Snapshot
 from apps.snapshots.recipe import KTO, PRIVATE_SPLITS, TRAIN, SnapshotRecipe, recipe_from_stored
 from apps.snapshots.selectors import snapshots
-from apps.snapshots.services.drafts import CANCELLED, KILLED, at_work, draft_make, is_made, seal
+from apps.snapshots.services.drafts import (
+    CANCELLED,
+    KILLED,
+    at_work,
+    draft_make,
+    is_made,
+    name_checked,
+    seal,
+)
 from apps.snapshots.services.gathering import material_of
 from apps.snapshots.services.improvements import (
     demonstration_lineage,
     demonstrations_from,
+    improved_is_trained_on,
 )
 from apps.snapshots.services.looks import splits_read
 from apps.snapshots.services.mixing import mixture_freeze, mixture_start_again
@@ -39,7 +48,8 @@ from apps.snapshots.storage import KEY, artifact_store, folder_of, private_folde
 from workers.artifacts import ArtifactError
 
 State = Snapshot.State
-CHECKED_AT_ONCE = 20_000  # votes
+CHECKED_AT_ONCE = 20_000  # votes …
+COMPARED_AT_ONCE = 5_000  # … and comparisons, whose texts are compared with each other
 JUST_BEGUN = timedelta(seconds=15)
 RESEND_AFTER = timedelta(seconds=20)  # a queued draft that nobody has taken is offered again
 
@@ -67,8 +77,8 @@ def snapshot_start(
     """A draft that a worker freezes, and whether the broker has taken the message; if not, the
     draft is offered again by the sweep.
 
-    Where the votes are few enough to be looked at in a moment, what would fail for want of rows
-    fails here: errors as in `snapshot_freeze`, but for those of the files.
+    Where votes and comparisons are few enough to be looked at in a moment, what would fail for want
+    of rows fails here: errors as in `snapshot_freeze`, but for those of the files.
     """
     snapshot = _queued(project, name, recipe, user)
     return snapshot, dispatch.freeze_send(snapshot.pk)
@@ -85,8 +95,11 @@ def snapshot_queue(
 
 
 def _queued(project: Project, name: str, recipe: SnapshotRecipe, user: User | None) -> Snapshot:
-    if snapshots.vote_count(project=project) <= CHECKED_AT_ONCE:
+    name = name_checked(name)  # before the work
+    if is_looked_at_once(project):
         _require_rows(snapshot_preview(project=project, recipe=recipe))
+    for named in recipe.filters.without_annotators_of:
+        snapshots.snapshot_get(project=project, snapshot_id=named)
     return draft_make(
         project=project,
         name=name,
@@ -99,8 +112,10 @@ def _queued(project: Project, name: str, recipe: SnapshotRecipe, user: User | No
 
 def snapshot_start_again(*, snapshot: Snapshot, user: User) -> tuple[Snapshot, bool]:
     """A new draft by the recipe of one that failed, which stays in the list."""
-    if snapshot.state != State.FAILED or not {"ties", MIXTURE} & set(snapshot.recipe):
+    if snapshot.state != State.FAILED or not TRIED_AGAIN & set(snapshot.recipe):
         raise Conflict("Only a freeze that failed can be tried again.", code="not_failed")
+    if IMPROVED in snapshot.recipe:
+        return demonstrations_start(project=snapshot.project, name=snapshot.name, user=user)
     if MIXTURE in snapshot.recipe:
         return mixture_start_again(snapshot=snapshot, user=user)
     return snapshot_start(
@@ -165,6 +180,13 @@ def snapshots_sweep() -> int:
     return touched
 
 
+def is_looked_at_once(project: Project) -> bool:
+    """Whether a request may look through the project: of a larger one a worker alone does."""
+    return not snapshots.has_more_than(
+        project=project, votes=CHECKED_AT_ONCE, comparisons=COMPARED_AT_ONCE
+    )
+
+
 def snapshot_preview(*, project: Project, recipe: SnapshotRecipe) -> Assembly:
     """What a freeze would keep and drop now; writes nothing. Errors as in `snapshot_freeze`, but
     for those of the files."""
@@ -186,37 +208,31 @@ def snapshot_look(*, project: Project, recipe: SnapshotRecipe) -> Look:
     return Look(assembly, losses_of(material, recipe, snapshots.recipe_default(project=project)))
 
 
-def demonstrations_freeze(*, project: Project, name: str, user: User | None) -> Snapshot:
-    """Freeze the improved answers of the project's votes as demonstrations.
+def demonstrations_start(
+    *, project: Project, name: str, user: User | None
+) -> tuple[Snapshot, bool]:
+    """A draft of the improved answers of the project's votes, as demonstrations, that a worker
+    freezes; and whether the broker has taken the message.
 
     They are split by group as its preferences are, by the default seed and shares. `DomainError`
     (empty_snapshot) when nobody has improved an answer, or none of the training split.
     """
-    recipe = snapshots.recipe_default(project=project)
-    about = {"from": "improved answers", "seed": recipe.seed, "splits": dict(recipe.shares)}
+    recipe = SnapshotRecipe()
+    if not improved_is_trained_on(project=project, recipe=recipe):
+        raise _no_demonstration()
     snapshot = draft_make(
-        project=project, name=name, kind=Snapshot.Kind.DEMONSTRATIONS, recipe=about, user=user
+        project=project,
+        name=name,
+        kind=Snapshot.Kind.DEMONSTRATIONS,
+        recipe={
+            IMPROVED: "improved answers",
+            "seed": recipe.seed,
+            "splits": dict(recipe.shares),
+        },
+        user=user,
+        queued=True,
     )
-    with at_work(snapshot), scratch() as folder:
-        made = demonstrations_from(project=project, recipe=recipe)
-        if not made.files.get(TRAIN):
-            raise DomainError(
-                "No vote of the training split came with an improved answer.",
-                code="empty_snapshot",
-                field="from_improvements",
-            )
-        rows = [row for file in made.files.values() for row in file]
-        card = {
-            "kind": "demonstrations",
-            "title": "Demonstrations from improved answers",
-            "licences": sorted({row["licence"] for row in rows} - {""}),
-            "sources": sorted({row["source"] for row in rows} - {""}),
-        }
-        write_folder(folder, made.files, card_of(card, snapshot.recipe, made.counts))
-        lineage = demonstration_lineage(snapshot, made)
-        counts = made.counts | card | {KEY: made.pseudonyms}
-        seal(snapshot, folder, counts=counts, rows=lineage)
-    return snapshot
+    return snapshot, dispatch.freeze_send(snapshot.pk)
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,9 +300,19 @@ def _require_rows(assembly: Assembly) -> None:
         )
 
 
+def _no_demonstration() -> DomainError:
+    return DomainError(
+        "No vote of the training split came with an improved answer.",
+        code="empty_snapshot",
+        field="from_improvements",
+    )
+
+
 def _make(snapshot: Snapshot, tell: progress.Tell) -> None:
     if MIXTURE in snapshot.recipe:
         mixture_freeze(snapshot, tell)
+    elif IMPROVED in snapshot.recipe:
+        _demonstrations_freeze(snapshot, tell)
     else:
         _freeze(snapshot, recipe_from_stored(snapshot.recipe), tell)
 
@@ -314,3 +340,29 @@ def _freeze(snapshot: Snapshot, recipe: SnapshotRecipe, tell: progress.Tell) -> 
             KEY: written.pseudonyms,
         }
         seal(snapshot, folder, counts=counts, rows=rows_of(snapshot, assembly, recipe))
+
+
+def _demonstrations_freeze(snapshot: Snapshot, tell: progress.Tell) -> None:
+    tell(progress.READ)
+    usual = snapshots.recipe_default(project=snapshot.project)
+    stored = snapshot.recipe
+    made = demonstrations_from(
+        project=snapshot.project,
+        recipe=replace(usual, seed=stored["seed"], splits=stored["splits"]),
+    )
+    if not made.files.get(TRAIN):
+        raise _no_demonstration()
+    tell(progress.WRITE)
+    rows = [row for file in made.files.values() for row in file]
+    card = {
+        "kind": "demonstrations",
+        "title": "Demonstrations from improved answers",
+        "licences": sorted({row["licence"] for row in rows} - {""}),
+        "sources": sorted({row["source"] for row in rows} - {""}),
+    }
+    with scratch() as folder:
+        write_folder(folder, made.files, card_of(card, snapshot.recipe, made.counts))
+        tell(progress.STORE)
+        lineage = demonstration_lineage(snapshot, made)
+        counts = made.counts | card | {KEY: made.pseudonyms}
+        seal(snapshot, folder, counts=counts, rows=lineage)

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from django.db.models import QuerySet
+
 from apps.accounts.models import Project
 from apps.labeling.models import Comparison, Slot, Vote
 from apps.labeling.texts import Messages
@@ -64,12 +66,19 @@ class Demonstrations:
         }
 
 
-def improved_answers(*, project: Project) -> Iterator[Improved]:
-    """Of votes that stand, on comparisons that were not dropped, in order of the votes."""
-    rows = (
+def _improved(project: Project) -> QuerySet[Vote]:
+    """Votes that stand, on comparisons that were not dropped."""
+    return (
         Vote.objects.filter(project=project, is_current=True, improvement__isnull=False)
         .exclude(comparison__state=Comparison.State.DROPPED)
         .exclude(slot__kind=Slot.Kind.DISCARD)
+    )
+
+
+def improved_answers(*, project: Project) -> Iterator[Improved]:
+    """In order of the votes."""
+    rows = (
+        _improved(project)
         .order_by("pk")
         .values_list(
             *("pk", "comparison_id", "annotator_id"),
@@ -84,12 +93,13 @@ def improved_answers(*, project: Project) -> Iterator[Improved]:
 
 
 def improved_count(*, project: Project) -> int:
-    return (
-        Vote.objects.filter(project=project, is_current=True, improvement__isnull=False)
-        .exclude(comparison__state=Comparison.State.DROPPED)
-        .exclude(slot__kind=Slot.Kind.DISCARD)
-        .count()
-    )
+    return _improved(project).count()
+
+
+def improved_is_trained_on(*, project: Project, recipe: SnapshotRecipe) -> bool:
+    """Whether any of them is of a group of the training split."""
+    groups = _improved(project).order_by().values_list("comparison__prompt__group_key", flat=True)
+    return any(split_of(group, recipe.shares, recipe.seed) == TRAIN for group in groups.distinct())
 
 
 def demonstrations_from(*, project: Project, recipe: SnapshotRecipe) -> Demonstrations:

@@ -59,7 +59,7 @@ def snapshot_create(request: Request) -> HttpResponse:
     """The form, `?like=…` filled in as for that dataset; with `action=preview` what it would keep,
     with `relax=…` the same after that setting leaves nothing out; otherwise a worker freezes it.
 
-    `action=demonstrations` freezes the improved answers, from the small form of its own.
+    `action=demonstrations` has the improved answers frozen, from the small form of its own.
     """
     demonstrating = request.POST.get("action") == "demonstrations"
     if demonstrating and (made := _freeze_improved(request)):
@@ -121,9 +121,9 @@ def _like(request: Request) -> SnapshotRecipe | None:
 
 
 def _freeze_improved(request: Request) -> Snapshot | None:
-    """The frozen demonstrations, or None with the reason as a message."""
+    """The draft, or None with the reason as a message."""
     try:
-        made = freezing.demonstrations_freeze(
+        made, sent = freezing.demonstrations_start(
             project=request.project,
             name=request.POST.get("name", ""),
             user=request.user,
@@ -131,7 +131,8 @@ def _freeze_improved(request: Request) -> Snapshot | None:
     except DomainError as error:
         messages.error(request, f"Not frozen. {error.message}")
         return None
-    messages.success(request, f"{made.name} is frozen; it is immutable.")
+    if not sent:
+        messages.warning(request, LATER)
     return made
 
 

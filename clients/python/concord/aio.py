@@ -1143,13 +1143,25 @@ class AsyncClient:
         *,
         kind: str = "preferences",
         recipe: Mapping[str, Any] | None = None,
+        wait: bool = True,
+        every: float = 1.0,
+        timeout: float | None = None,
+        on_progress: Callable[[types.DatasetDetail], None] | None = None,
         **more: Any,
     ) -> types.Dataset:
-        """Freeze the decided pairs as a dataset. recipe: what differs from the project's default
-        (rule, filters, hold-outs, splits). more: rows (of prompts or demonstrations),
-        from_improvements."""
+        """Freeze the decided pairs as a dataset, and wait until a worker has done it.
+
+        recipe: what differs from the project's default (rule, filters, hold-outs, splits). more:
+        rows (of prompts or demonstrations), from_improvements. wait=False: the draft is answered,
+        and `dataset_wait` waits for it; every, timeout, on_progress: see there.
+        """
         body = {"name": name, "kind": kind, "recipe": dict(recipe or {}), **more}
-        return await self._transport.send(operations.freeze(project, body))
+        made = await self._transport.send(operations.freeze(project, body))
+        if not wait:
+            return made
+        return await self.dataset_wait(
+            project, made.id, every=every, timeout=timeout, on_progress=on_progress
+        )
 
     async def mix(
         self,
@@ -1158,26 +1170,50 @@ class AsyncClient:
         parts: Mapping[str, float],
         *,
         repeat: bool = False,
+        wait: bool = True,
         every: float = 1.0,
         timeout: float | None = None,
-    ) -> types.DatasetDetail:
-        """Mix datasets into one and wait for it.
+        on_progress: Callable[[types.DatasetDetail], None] | None = None,
+    ) -> types.Dataset:
+        """Mix datasets into one, and wait until a worker has done it; see `freeze`.
 
         parts: {id of a dataset: share of the training rows, in any unit}. repeat: rows of a part
-        that is too small for its share recur. Raises `ConcordError` where it could not be made, and
-        `TimeoutError` after `timeout` seconds; the worker continues.
+        that is too small for its share recur.
         """
         given = [{"snapshot": one, "weight": weight} for one, weight in parts.items()]
         body = {"name": name, "parts": given, "repeat": repeat}
         made = await self._transport.send(operations.mix(project, body))
+        if not wait:
+            return made
+        return await self.dataset_wait(
+            project, made.id, every=every, timeout=timeout, on_progress=on_progress
+        )
+
+    async def dataset_wait(
+        self,
+        project: str,
+        dataset: str,
+        *,
+        every: float = 1.0,
+        timeout: float | None = None,
+        on_progress: Callable[[types.DatasetDetail], None] | None = None,
+    ) -> types.DatasetDetail:
+        """The dataset once it is frozen. Looks every so many seconds; on_progress is called after
+        each. Raises `ConcordError` (`not_frozen`) with the reason where it could not be made, and
+        `TimeoutError` after `timeout` seconds; the worker continues."""
         clock = asyncio.get_running_loop().time
         until = None if timeout is None else clock() + timeout
-        while (found := await self.dataset(project, made.id)).state == "draft":
+        while True:
+            found = await self.dataset(project, dataset)
+            if on_progress is not None:
+                on_progress(found)
+            if found.state != "draft":
+                break
             if until is not None and clock() + every > until:
                 raise TimeoutError(f"The dataset {found.id} was not made after {timeout:g} s.")
             await asyncio.sleep(every)
         if found.state != "frozen":
-            raise ConcordError(found.error, status=0, code="not_frozen")
+            raise ConcordError(found.error, status=200, code="not_frozen")
         return found
 
     async def dataset_export(

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from concord.transport import Progress
-from concord.types import RunDetail
+from concord.types import DatasetDetail, RunDetail
 
 try:
     from tqdm import tqdm
@@ -47,5 +47,19 @@ def steps_bar(wanted: bool, on_progress: Any) -> Iterator[Any]:
             bar.total = run.total_steps
             bar.update(run.step - bar.n)
             bar.refresh()
+
+        yield show
+
+
+@contextmanager
+def making_bar(wanted: bool, on_progress: Any) -> Iterator[Any]:
+    """What to call with a dataset that is being made after each look at it."""
+    if on_progress is not None or not wanted or not is_watched():
+        yield on_progress
+        return
+    with tqdm(bar_format="{desc} {elapsed}") as bar:
+
+        def show(dataset: DatasetDetail) -> None:
+            bar.set_description_str(f"{dataset.name}: {dataset.step or dataset.state}")
 
         yield show

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from concord import types
 from concord.errors import RunFailed
-from concord.progress import bytes_bar, steps_bar
+from concord.progress import bytes_bar, making_bar, steps_bar
 from concord.rows import Source, extra, write_rows
 
 if TYPE_CHECKING:
@@ -203,21 +203,43 @@ class Datasets(Group):
             write_rows(source, file, splits=splits)
             return self.import_file(file, name, **options)
 
-    def freeze(self, name: str, **options: Any) -> types.Dataset:
-        """Freeze the decided pairs; see `AsyncClient.freeze`."""
-        return self._do(self._client.freeze(self._slug, name, **options))
+    def freeze(
+        self,
+        name: str,
+        *,
+        on_progress: Callable[[types.DatasetDetail], None] | None = None,
+        **options: Any,
+    ) -> types.Dataset:
+        """Freeze the decided pairs and wait for it; see `AsyncClient.freeze`."""
+        with making_bar(self._caller.bars, on_progress) as told:
+            return self._do(self._client.freeze(self._slug, name, on_progress=told, **options))
 
     def mix(
         self,
         name: str,
         parts: Mapping[types.Dataset | str, float],
         *,
-        repeat: bool = False,
-        timeout: float | None = None,
-    ) -> types.DatasetDetail:
+        on_progress: Callable[[types.DatasetDetail], None] | None = None,
+        **options: Any,
+    ) -> types.Dataset:
         """One dataset of several; see `AsyncClient.mix`."""
         named = {one if isinstance(one, str) else one.id: weight for one, weight in parts.items()}
-        return self._do(self._client.mix(self._slug, name, named, repeat=repeat, timeout=timeout))
+        with making_bar(self._caller.bars, on_progress) as told:
+            return self._do(self._client.mix(self._slug, name, named, on_progress=told, **options))
+
+    def wait(
+        self,
+        dataset: types.Dataset | str,
+        *,
+        on_progress: Callable[[types.DatasetDetail], None] | None = None,
+        **options: Any,
+    ) -> types.DatasetDetail:
+        """Until a dataset is frozen; see `AsyncClient.dataset_wait`."""
+        found = dataset.id if isinstance(dataset, types.Dataset) else dataset
+        with making_bar(self._caller.bars, on_progress) as told:
+            return self._do(
+                self._client.dataset_wait(self._slug, found, on_progress=told, **options)
+            )
 
     def export(self, dataset: types.Dataset | str, file: str | Path, **options: Any) -> Path:
         """Write a split to a file; see `AsyncClient.dataset_export`."""

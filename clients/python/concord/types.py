@@ -1291,8 +1291,9 @@ class Finding(Answered):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dataset(Answered):
-    """Rows that are frozen (`state`), by split in `counts["rows"]`. kind: preferences,
-    demonstrations, prompts or unpaired."""
+    """Rows that are frozen, by split in `counts["rows"]`. kind: preferences, demonstrations,
+    prompts or unpaired. state: draft while a worker makes it, frozen, or failed with the reason in
+    `error`."""
 
     id: str
     name: str
@@ -1317,9 +1318,10 @@ class DatasetFile(Answered):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetDetail(Dataset):
-    """A dataset with its files."""
+    """A dataset with its files. step: what its worker is at, where it is being made."""
 
     files: tuple[DatasetFile, ...] = field(metadata=_each(DatasetFile))
+    step: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
