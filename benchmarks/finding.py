@@ -1,10 +1,10 @@
 """Finding comparisons among a million: each search, filter and order, first page and last.
 
 250,000 prompts of four answers each, words drawn by Zipf's law from 60,000, four pairs a prompt,
-1.5 million votes (benchmarks/labeling_world/). Each line is what the page of comparisons asks of the
-database for one list (50 rows and the count), and what a comparison's page asks for its neighbours.
-The alternative is the search as one writes it first, `ILIKE` on the same texts, with `order by …
-limit 50`. Median of three, in this process, on the embedded PostgreSQL as it comes.
+1.5 million votes (benchmarks/labeling_world/). Each line is what the page of comparisons asks of
+the database for one list (50 rows and the count), and what a comparison's page asks for its
+neighbours. The alternative is the search as one writes it first, `ILIKE` on the same texts, with
+`order by … limit 50`. Median of three, in this process, on the embedded PostgreSQL as it comes.
 
 Run: make bench B=finding [N]
 """

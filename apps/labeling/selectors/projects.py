@@ -29,6 +29,13 @@ def project_facts(projects: Collection[Project]) -> dict[str, dict[str, Any]]:
     return {row["project"]: row | {"last_vote_at": last.get(row["project"])} for row in counts}
 
 
+def newest_votes() -> dict[str, int]:
+    """{project: id of its newest vote}, by one look into an index for each project."""
+    newest = Vote.objects.filter(project=OuterRef("pk")).order_by("-pk").values("pk")[:1]
+    rows = Project.objects.annotate(newest_vote=Subquery(newest))
+    return dict(rows.filter(newest_vote__isnull=False).values_list("pk", "newest_vote"))
+
+
 def has_tasks(project: Project) -> bool:
     return Task.objects.filter(project=project).exists()
 
