@@ -85,7 +85,7 @@ def snapshot_queue(
 
 
 def _queued(project: Project, name: str, recipe: SnapshotRecipe, user: User | None) -> Snapshot:
-    if snapshots.vote_count(project=project) <= CHECKED_AT_ONCE:
+    if snapshots.has_few_votes(project=project, most=CHECKED_AT_ONCE):
         _require_rows(snapshot_preview(project=project, recipe=recipe))
     return draft_make(
         project=project,
