@@ -14,6 +14,7 @@ from apps.agreement.models import ConsensusReport
 from apps.agreement.selectors.slices import Crowd, crowd_of, golds_of
 from apps.agreement.selectors.votes import flipped_keep_rate, kept_accuracy
 from apps.labeling.models import Annotator, Consensus, DecideBy, Decision, Vote
+from apps.labeling.selectors.projects import NEWEST_VOTE
 from apps.labeling.services.deciding import Policy
 from apps.labeling.services.redeciding import (
     decisions_behind,
@@ -34,18 +35,17 @@ WORTH_FITTING = 0.001
 OLD_SECONDS = 600
 
 # The votes that decide are counted with each comparison, and are the ones a model is fitted to.
-_VOTES_BY_PROJECT = """
-select p.id, n.votes, v.newest, coalesce(f.last_vote_id, 0), coalesce(f.n_votes, 0),
+_VOTES_BY_PROJECT = f"""
+select p.id, n.votes, v.id, coalesce(f.last_vote_id, 0), coalesce(f.n_votes, 0),
        coalesce(extract(epoch from now() - f.fitted_at), 1e9), coalesce(r.n_votes, 0)
 from accounts_project p
 join (select project_id, sum(n_votes) as votes from labeling_comparison group by project_id) n
   on n.project_id = p.id
-cross join lateral (select id as newest from labeling_vote where project_id = p.id
-                    order by id desc limit 1) v
+cross join lateral ({NEWEST_VOTE.format(project="p.id")}) v
 left join labeling_consensus f on f.project_id = p.id
 left join agreement_consensusreport r on r.project_id = p.id
 where p.archived_at is null
-"""
+"""  # noqa: S608
 
 
 def decision_tally(*, project: Project) -> dict[str, int]:

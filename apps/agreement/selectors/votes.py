@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 from django.db import connection
-from django.db.models import Max, Q
+from django.db.models import Q
 from django.utils import timezone
 from numpy.typing import NDArray
 
 from apps.accounts.models import Project
 from apps.agreement.models import AgreementReport
-from apps.labeling.models import Comparison, LabelingSettings, Slot, Vote
-from apps.labeling.selectors.projects import newest_votes
+from apps.labeling.models import Comparison, LabelingSettings, Slot
+from apps.labeling.selectors.projects import newest_vote_of, newest_votes
 from measures.agreement import count_matrix
 from measures.consensus import Votes, posteriors_of
 from measures.estimate import Interval
@@ -221,7 +221,7 @@ def offered_columns(*, project: Project, counts: Ints) -> Bools:
 
 
 def newest_vote_id(*, project: Project) -> int:
-    return Vote.objects.filter(project=project).aggregate(newest=Max("id"))["newest"] or 0
+    return newest_vote_of(project=project)
 
 
 def report_get(*, project: Project) -> AgreementReport | None:
