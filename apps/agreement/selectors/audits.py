@@ -3,7 +3,7 @@
 
 import time
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.core.cache import cache
@@ -52,7 +52,8 @@ order by v.id, a.id
 # By annotator: all votes on decided comparisons, and those of the sample that still wait.
 _VOTES = f"""
 select annotator_id, count(*), count(*) filter (where due),
-       count(*) filter (where due and since < %(overdue)s), min(since) filter (where due)
+       count(*) filter (where due and since < %(overdue)s),
+       extract(epoch from min(since) filter (where due))::float8
 from (
   select v.annotator_id, greatest(v.cast_at, c.created_at) as since,
          hashint8extended(v.id, {AUDIT_SEED}) < %(below)s
@@ -173,7 +174,11 @@ def audit_sample(*, project: Project) -> AuditSample:
         cursor.execute(_DONE, values)
         done = [_audited(row) for row in rows_named(cursor)]
         votes = _votes_counted(cursor, project, values)
-    waiting = {person: Waiting(*rest) for person, _, *rest in votes if rest[0]}
+    waiting = {
+        person: Waiting(due, overdue, datetime.fromtimestamp(since, UTC))
+        for person, _, due, overdue, since in votes
+        if due
+    }
     population = {person: n for person, n, *_ in votes}
     done.sort(key=lambda row: (row.judged_at, row.vote), reverse=True)
     audited: dict[int, int] = {}
