@@ -81,15 +81,11 @@ def limits_of_a_site() -> Iterator[None]:
 
 def neighbour_make(pairs: int) -> list[Member]:
     """The neighbour's project and its people, all of whom administer it."""
-    from django.conf import settings
-    from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
-    from django.contrib.sessions.backends.cached_db import SessionStore
-    from django.utils.crypto import get_random_string
-
     from apps.accounts.models import Membership, User
     from apps.accounts.services import token_create
     from apps.labeling.models import Annotator
     from benchmarks.labeling_world.build import project_build
+    from benchmarks.load.projects import signed_in
 
     project = project_build("neighbour", pairs).project
     found = []
@@ -97,16 +93,7 @@ def neighbour_make(pairs: int) -> list[Member]:
         user = User.objects.create_user(f"neighbour-admin-{number}", password=None)
         Membership.objects.create(project=project, user=user, role="admin")
         Annotator.objects.create(project=project, user=user, acknowledged_version=1)
-        session = SessionStore()
-        session[SESSION_KEY] = str(user.pk)
-        session[BACKEND_SESSION_KEY] = settings.AUTHENTICATION_BACKENDS[0]
-        session[HASH_SESSION_KEY] = user.get_session_auth_hash()
-        session.save()
-        csrf = get_random_string(32)
-        cookies = {
-            settings.SESSION_COOKIE_NAME: str(session.session_key),
-            settings.CSRF_COOKIE_NAME: csrf,
-        }
+        cookies, csrf = signed_in(user)
         scopes = ["read", "label", "write", "admin"]
         _, token = token_create(user=user, name="hostile", scopes=scopes, days=1)
         found.append(Member(cookies, csrf, token))

@@ -16,6 +16,7 @@ from apps.common.registry import (
     dataset_panel_add,
     end_listener_add,
     flagged_listener_add,
+    heavy_add,
     judge_standing_set,
     model_panel_add,
     named_models_add,
@@ -53,6 +54,7 @@ class EvaluationConfig(AppConfig):
             ("model", "outputs", "adversarial"),
             named_by(Checkpoint, "pk", "evaluation:reward_model"),
         )
+        heavy_add("api:certificate_freeze")
         audit_subjects_add(("suite",), named_by(Run, "name", "training:run"))
         audit_subjects_add(("head_to_head",), named_by(HeadToHead, "pk", "evaluation:head_to_head"))
         run_uses_add(run_uses)

@@ -53,7 +53,7 @@ class SnapshotsConfig(AppConfig):
         upload_add("snapshots:import")
         heavy_add(
             *(f"snapshots:{name}" for name in ("report_preview", "compare", "verify", "download")),
-            *(f"snapshots:{name}" for name in ("export_file", "private", "depth_start")),
+            *(f"snapshots:{name}" for name in ("export_file", "private", "depth_start", "create")),
             *(f"api:snapshot_{name}" for name in ("preview", "verify", "changes")),
         )
         vote_traces_add(vote_trace)

@@ -8,6 +8,7 @@ from apps.common.registry import (
     audit_subjects_add,
     deletion_check_add,
     deletion_step_add,
+    heavy_add,
     nav_add,
     project_figures_add,
     run_results_add,
@@ -51,6 +52,7 @@ class TrainingConfig(AppConfig):
         from apps.training.selectors.runs import no_run_goes_on
         from apps.training.services.sharing import project_copies_release
 
+        heavy_add("api:freeze_revisions")
         run_results_add(run_results)
         project_figures_add(behind_figures)
         audit_subjects_add(("alert", "pairs", "run"), named_by(Run, "name", "training:run"))

@@ -9,8 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from django.conf import settings
+from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.auth.hashers import make_password
+from django.contrib.sessions.backends.cached_db import SessionStore
 from django.db import connection
+from django.utils.crypto import get_random_string
 
 from apps.accounts.models import Membership, Project, User
 from apps.accounts.services import token_create
@@ -57,6 +61,21 @@ def tokens(people: list[User]) -> list[str]:
     ]
 
 
+def signed_in(user: User) -> tuple[dict[str, str], str]:
+    """The cookies of a browser in which this person has signed in, and its CSRF token."""
+    session = SessionStore()
+    session[SESSION_KEY] = str(user.pk)
+    session[BACKEND_SESSION_KEY] = settings.AUTHENTICATION_BACKENDS[0]
+    session[HASH_SESSION_KEY] = user.get_session_auth_hash()
+    session.save()
+    csrf = get_random_string(32)
+    cookies = {
+        settings.SESSION_COOKIE_NAME: str(session.session_key),
+        settings.CSRF_COOKIE_NAME: csrf,
+    }
+    return cookies, csrf
+
+
 def rows(n: int) -> list[dict[str, str]]:
     """n rows of the length of real answers: shipped arguments as paragraphs and list entries."""
     with gzip.open(SHIPPED, "rt") as lines:
@@ -79,13 +98,17 @@ def rows(n: int) -> list[dict[str, str]]:
     ]
 
 
-def checked(project: Project, acknowledged: list[int]) -> dict[str, Any]:
+def checked(
+    project: Project, acknowledged: list[int], *, since: int | None = None
+) -> dict[str, Any]:
     """Counts of what must not be, all zero, and of what was compared; raises when one is not.
+    since: the votes up to this one were there before.
 
     A comparison's overlap is the number of votes it is to get, extra votes of contested pairs
     included; the project's `max_overlap` bounds it.
     """
-    stored = set(Vote.objects.filter(project=project).values_list("id", flat=True))
+    votes = Vote.objects.filter(project=project, pk__gt=since or 0)
+    stored = set(votes.values_list("id", flat=True))
     with connection.cursor() as cursor:
         cursor.execute(_FAULTS, {"project": project.pk})
         columns = [column.name for column in cursor.description]

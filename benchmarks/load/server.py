@@ -45,8 +45,9 @@ def web_server(var: Path, *, port: int, settings: str = "config.settings") -> It
 
 
 @contextmanager
-def web_side(var: Path, *, port: int) -> Iterator[None]:
-    """Both web servers, the events worker and the imports worker as `manage.py up` starts them."""
+def web_side(var: Path, *, port: int) -> Iterator[Running]:
+    """Both web servers, the events worker and the imports worker as `manage.py up` starts them; the
+    CPU of web is that of the first."""
     from apps.common.processes import programs
 
     wanted = [
@@ -56,8 +57,9 @@ def web_side(var: Path, *, port: int) -> Iterator[None]:
     ]
     with ExitStack() as stack:
         started = [stack.enter_context(_running(p, var, "config.settings")) for p in wanted]
-        _wait(started[0], f"http://127.0.0.1:{port}/healthz", var / "web-1.log")
-        yield
+        url = f"http://127.0.0.1:{port}"
+        _wait(started[0], f"{url}/healthz", var / "web-1.log")
+        yield Running(url, Servers.of(web=started[0].pid, var=var))
 
 
 @contextmanager

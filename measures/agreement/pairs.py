@@ -1,6 +1,7 @@
 """Two annotators who voted on the same comparisons, and the mean over all such pairs of people."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,6 +14,7 @@ from measures.intervals import dyadic_interval
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Whole = NDArray[np.integer[Any]]
 
 # Fewer common comparisons make a kappa that is mostly noise, and often undefined.
 LEAST_COMMON = 10
@@ -22,13 +24,14 @@ _NONE = Bounds(None, None)
 @dataclass(frozen=True, slots=True)
 class PairVotes:
     """Every two votes on one comparison: entry e is comparison `item[e]`, where the annotator
-    `first[e]` (the smaller index) chose `first_choice[e]` and `second[e]` `second_choice[e]`."""
+    `first[e]` (the smaller index) chose `first_choice[e]` and `second[e]` `second_choice[e]`. In
+    the narrowest whole numbers: ten million votes, eleven on an item, are fifty million pairs."""
 
-    item: Ints
-    first: Ints
-    second: Ints
-    first_choice: Ints
-    second_choice: Ints
+    item: Whole
+    first: Whole
+    second: Whole
+    first_choice: Whole
+    second_choice: Whole
 
     def __len__(self) -> int:
         return len(self.item)
@@ -40,11 +43,11 @@ def pair_votes(items: ArrayLike, annotators: ArrayLike, choices: ArrayLike) -> P
     items, annotators, choices: (votes,) indices from 0. The number of pairs grows with the square
     of the votes on one item: ten for five votes.
     """
-    item, person, choice = (np.asarray(x, dtype=np.int64) for x in (items, annotators, choices))
-    if not (item.shape == person.shape == choice.shape) or item.ndim != 1:
+    given = [np.asarray(x, dtype=np.int64) for x in (items, annotators, choices)]
+    if len({x.shape for x in given}) > 1 or given[0].ndim != 1:
         raise ValueError("items, annotators and choices must be equally long vectors")
-    order = np.lexsort((person, item))
-    item, person, choice = item[order], person[order], choice[order]
+    order = np.lexsort((given[1], given[0]))
+    item, person, choice = (_narrow(x[order]) for x in given)
     found = []
     for step in range(1, len(item)):
         at = np.flatnonzero(item[step:] == item[:-step])  # sorted: equal ends enclose equal items
@@ -54,7 +57,14 @@ def pair_votes(items: ArrayLike, annotators: ArrayLike, choices: ArrayLike) -> P
         found.append((item[at], person[at], person[at + step], choice[at], choice[at + step]))
     if not found:
         return PairVotes(*(np.zeros(0, dtype=np.int64) for _ in range(5)))
-    return PairVotes(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+    return PairVotes(*(np.concatenate([part[k] for part in found]) for k in range(5)))
+
+
+def _narrow(values: Ints) -> Whole:
+    """The same numbers in as few bytes as hold the largest."""
+    most = int(values.max(initial=0))
+    kind = next(k for k in (np.int16, np.int32, np.int64) if most <= np.iinfo(k).max)
+    return values.astype(kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +76,14 @@ class PairCounts:
     second: Ints
     n: Ints
     agreeing: Ints
-    entry: Ints  # (pairs of votes,) the row each belongs to
+    entry: Whole  # (pairs of votes,) the row each belongs to
 
 
 def pair_counts(pairs: PairVotes, *, n_annotators: int) -> PairCounts:
     """Count pairs of votes by the two people who cast them, ordered by their indices."""
-    key = pairs.first * n_annotators + pairs.second
+    key = pairs.first.astype(np.int64) * n_annotators + pairs.second
     names, entry = np.unique(key, return_inverse=True)
-    entry = entry.reshape(-1)
+    entry = _narrow(entry.reshape(-1))
     same = pairs.first_choice == pairs.second_choice
     return PairCounts(
         first=names // max(n_annotators, 1),
@@ -124,7 +134,7 @@ def mean_cohen_kappa(
     entries = np.flatnonzero(counts.n[counts.entry] >= least_common)
     enough, of = np.unique(counts.entry[entries], return_inverse=True)
     of = of.reshape(-1)
-    cells = (of * n_categories + pairs.first_choice[entries]) * n_categories
+    cells = (of.astype(np.int64) * n_categories + pairs.first_choice[entries]) * n_categories
     flat = np.bincount(
         cells + pairs.second_choice[entries], minlength=len(enough) * n_categories**2
     )
@@ -180,7 +190,7 @@ def _resampled(scores: Floats, unit: Ints, plural: str, replicates: int, seed: i
     )
 
 
-def _linearised(tables: Ints, of: Ints, c: Ints, d: Ints) -> Floats:
+def _linearised(tables: Ints, of: Ints, c: Whole, d: Whole) -> Floats:
     """(entries,) κ of the entry's two people plus what this comparison adds to it; NaN where κ is
     undefined. tables: (pairs, C, C); of: (entries,) each entry's table; c, d: its two choices."""
     n = tables.sum(axis=(1, 2))

@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 
 from measures.voting.rule import CHOICES, Outcome, Rule, decide
 
@@ -43,13 +44,18 @@ def chance_keep_rate(
     )
 
 
-def expected_keep_rate(rule: Rule, votes_per_item: Iterable[int]) -> float | None:
+def expected_keep_rate(
+    rule: Rule, votes_per_item: Iterable[int], times: Iterable[int] | None = None
+) -> float | None:
     """The share of these comparisons that a crowd flipping coins between A and B would pass.
 
     The mean of `chance_keep_rate` over the comparisons' own numbers of votes; one without votes
     passes nothing, numbers over `MOST_VOTES` count as that many. None without comparisons.
+    times: how many comparisons each number stands for, one where it is not given.
     """
-    by_number = Counter(min(n, MOST_VOTES) for n in votes_per_item)
+    by_number: Counter[int] = Counter()
+    for n, k in zip(votes_per_item, repeat(1) if times is None else times, strict=False):
+        by_number[min(n, MOST_VOTES)] += k
     total = sum(by_number.values())
     if not total:
         return None

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from django.db.models import F
 from django.test import Client
 
 from apps.accounts.models import Project, User
@@ -178,8 +179,19 @@ def test_the_schedule_fits_what_is_behind_and_then_rests(spammed: Project, ada: 
     assert projects_to_fit() == []
     assert refresh_consensus() == 0
     # one vote is taken back: the fit is behind, and the comparison of all ways is not
-    Vote.objects.filter(pk=Vote.objects.earliest("pk").pk).update(is_current=False)
+    gone = Vote.objects.earliest("pk")
+    Vote.objects.filter(pk=gone.pk).update(is_current=False)
+    Comparison.objects.filter(pk=gone.comparison_id).update(n_votes=F("n_votes") - 1)
     assert [(p.pk, every) for p, every in projects_to_fit()] == [(spammed.pk, False)]
+
+
+def test_a_vote_that_decides_nothing_does_not_keep_the_fit_behind(spammed: Project) -> None:
+    former = Vote.objects.earliest("pk")
+    Slot.objects.filter(pk=former.slot_id).update(kind=Slot.Kind.FORMER)
+    Comparison.objects.filter(pk=former.comparison_id).update(n_votes=F("n_votes") - 1)
+    refresh_consensus()
+    assert Consensus.objects.get().n_votes == 749
+    assert projects_to_fit() == []
 
 
 def test_the_schedule_decides_by_a_rule_that_was_changed_elsewhere(spammed: Project) -> None:

@@ -30,6 +30,7 @@ from apps.agreement.models import AnnotatorReport
 from apps.agreement.selectors.votes import int_columns
 from apps.labeling.models import Annotator, Comparison, Consensus, Slot, Vote
 from apps.labeling.selectors.own import DELAY
+from apps.labeling.selectors.projects import newest_votes
 from measures.annotators import Repeats, Work
 from measures.estimate import Interval
 from measures.intervals import mean_interval
@@ -72,11 +73,7 @@ class Summary:
 
 def annotators_stale() -> list[Project]:
     """Projects with votes newer than their annotators' figures, or figures of an old shape."""
-    newest = dict(
-        Vote.objects.values_list("project_id")
-        .annotate(newest=Max("id"))
-        .values_list("project_id", "newest")
-    )
+    newest = newest_votes()
     seen = dict(
         AnnotatorReport.objects.filter(figures__version=VERSION)
         .order_by("project_id", "user_id")

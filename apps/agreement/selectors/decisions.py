@@ -1,6 +1,7 @@
 """Reads of what was decided and how."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,8 +14,13 @@ from apps.agreement.models import ConsensusReport
 from apps.agreement.selectors.slices import Crowd, crowd_of, golds_of
 from apps.agreement.selectors.votes import flipped_keep_rate, kept_accuracy
 from apps.labeling.models import Annotator, Consensus, DecideBy, Decision, Vote
+from apps.labeling.selectors.projects import NEWEST_VOTE
 from apps.labeling.services.deciding import Policy
-from apps.labeling.services.redeciding import Known, decisions_behind, decisions_preview
+from apps.labeling.services.redeciding import (
+    decisions_behind,
+    decisions_preview,
+    patterns_preview,
+)
 from measures.consensus import fit
 from measures.estimate import Interval
 from measures.voting import CHOICES, Decisions, expected_keep_rate
@@ -28,18 +34,18 @@ WORTH_COMPARING = 0.05
 WORTH_FITTING = 0.001
 OLD_SECONDS = 600
 
-_VOTES_BY_PROJECT = """
-select p.id, count(v.id) filter (where v.is_current), coalesce(max(v.id), 0),
-       coalesce(min(f.last_vote_id), 0), coalesce(min(f.n_votes), 0),
-       coalesce(min(extract(epoch from now() - f.fitted_at)), 1e9),
-       coalesce(min(r.n_votes), 0)
+# The votes that decide are counted with each comparison, and are the ones a model is fitted to.
+_VOTES_BY_PROJECT = f"""
+select p.id, n.votes, v.id, coalesce(f.last_vote_id, 0), coalesce(f.n_votes, 0),
+       coalesce(extract(epoch from now() - f.fitted_at), 1e9), coalesce(r.n_votes, 0)
 from accounts_project p
-join labeling_vote v on v.project_id = p.id
+join (select project_id, sum(n_votes) as votes from labeling_comparison group by project_id) n
+  on n.project_id = p.id
+cross join lateral ({NEWEST_VOTE.format(project="p.id")}) v
 left join labeling_consensus f on f.project_id = p.id
 left join agreement_consensusreport r on r.project_id = p.id
 where p.archived_at is null
-group by p.id
-"""
+"""  # noqa: S608
 
 
 def decision_tally(*, project: Project) -> dict[str, int]:
@@ -120,18 +126,24 @@ class RulePreview:
 
 def rule_preview(*, project: Project, policy: Policy) -> RulePreview:
     """`policy` names a rule; a model that is not the fitted one is fitted for the look."""
-    shares = None
-    if policy.decide_by != DecideBy.VOTES:
-        policy, shares, chance = _by_model(project, policy)
-    known, made = decisions_preview(project=project, policy=policy, posteriors=shares)
     if policy.decide_by == DecideBy.VOTES:
-        chance = expected_keep_rate(policy.rule(), known.counts.sum(axis=1).tolist())
+        found, made = patterns_preview(project=project, policy=policy)
+        winners, n = found.winners, found.n
+        places = {"": -1} | {str(choice): place for place, choice in enumerate(CHOICES)}
+        golds = np.array([places[gold] for gold in found.golds], dtype=np.int64)
+        votes = found.counts.sum(axis=1).tolist()
+        chance = expected_keep_rate(policy.rule(), votes, n.tolist())
+    else:
+        policy, shares, chance = _by_model(project, policy)
+        known, made = decisions_preview(project=project, policy=policy, posteriors=shares)
+        winners, n = known.winners, np.ones(len(known.ids), dtype=np.int64)
+        golds = golds_of(project, known.ids)
     return RulePreview(
-        n=len(known.ids),
-        outcomes=_tally(made),
+        n=int(n.sum()),
+        outcomes=_tally(made, n),
         chance=chance,
-        gold=kept_accuracy(golds_of(project, known.ids), made.winner),
-        **_changes(known, made),
+        gold=kept_accuracy(golds, made.winner, n),
+        **_changes(winners, made, n),
     )
 
 
@@ -171,23 +183,25 @@ def _learned(
     )
 
 
-def _tally(made: Decisions) -> dict[str, int]:
-    counted = np.bincount(made.outcome, minlength=len(OUTCOMES))
+def _tally(made: Decisions, n: NDArray[np.int64]) -> dict[str, int]:
+    counted = np.bincount(made.outcome, weights=n, minlength=len(OUTCOMES))
     return {outcome.value: int(n) for outcome, n in zip(OUTCOMES, counted, strict=True)}
 
 
-def _changes(known: Known, made: Decisions) -> dict[str, int]:
+def _changes(winners: Sequence[str], made: Decisions, n: NDArray[np.int64]) -> dict[str, int]:
     said: Counter[str] = Counter()
-    for before, winner in zip(known.winners, made.winner.tolist(), strict=True):
+    accepted_now = 0
+    for before, winner, k in zip(winners, made.winner.tolist(), n.tolist(), strict=True):
         after = CHOICES[winner].value if winner >= 0 else ""
+        accepted_now += k if before else 0
         if before and after:
-            said["flipped" if before != after else "same"] += 1
+            said["flipped" if before != after else "same"] += k
         elif after:
-            said["newly_accepted"] += 1
+            said["newly_accepted"] += k
         elif before:
-            said["taken_back"] += 1
+            said["taken_back"] += k
     return {
-        "accepted_now": sum(bool(winner) for winner in known.winners),
+        "accepted_now": accepted_now,
         "newly_accepted": said["newly_accepted"],
         "taken_back": said["taken_back"],
         "flipped": said["flipped"],

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 from django.db import connection
-from django.db.models import Max, Q
+from django.db.models import Q
 from django.utils import timezone
 from numpy.typing import NDArray
 
 from apps.accounts.models import Project
 from apps.agreement.models import AgreementReport
-from apps.labeling.models import Comparison, LabelingSettings, Slot, Vote
+from apps.labeling.models import Comparison, LabelingSettings, Slot
+from apps.labeling.selectors.projects import newest_vote_of, newest_votes
 from measures.agreement import count_matrix
 from measures.consensus import Votes, posteriors_of
 from measures.estimate import Interval
@@ -43,13 +44,16 @@ def int_columns(query: str, values: Mapping[str, Any], *, n: int) -> list[NDArra
         ) numbered group by block"""  # noqa: S608 - names are ours
     with connection.cursor() as cursor:
         cursor.execute(statement, values)
-        blocks = cursor.fetchall()
-    parts = [np.frombuffer(block or b"", dtype=">i8").reshape(-1, n) for _, block in blocks]
-    if sum(map(len, parts)) != sum(count for count, _ in blocks):
+        wanted, parts = 0, []
+        for count, block in cursor:  # one at a time: ten million rows are gigabytes
+            part = np.frombuffer(block or b"", dtype=">i8").reshape(-1, n)
+            parts.append(np.ascontiguousarray(part.T, dtype=np.int64))
+            wanted += count
+    if sum(part.shape[1] for part in parts) != wanted:
         raise ValueError("a column holds a null")
     if not parts:
         return [np.zeros(0, dtype=np.int64) for _ in names]
-    return [np.concatenate([part[:, i] for part in parts]).astype(np.int64) for i in range(n)]
+    return [np.concatenate([part[i] for part in parts]) for i in range(n)]
 
 
 Ints = NDArray[np.int64]
@@ -138,7 +142,7 @@ def vote_columns(*, project: Project, people: Sequence[int] | None = None) -> Vo
     values = {"project": project.pk, "people": list(people or [])}
     read = int_columns(selected(_COLUMNS.values(), source), values, n=len(_COLUMNS))
     order = np.argsort(read[0], kind="stable")
-    columns = dict(zip(_COLUMNS, (values[order] for values in read), strict=True))
+    columns = {name: read.pop(0)[order] for name in _COLUMNS}
     return VoteColumns(**columns | {"extra": columns["extra"] == 1})
 
 
@@ -217,7 +221,7 @@ def offered_columns(*, project: Project, counts: Ints) -> Bools:
 
 
 def newest_vote_id(*, project: Project) -> int:
-    return Vote.objects.filter(project=project).aggregate(newest=Max("id"))["newest"] or 0
+    return newest_vote_of(project=project)
 
 
 def report_get(*, project: Project) -> AgreementReport | None:
@@ -229,11 +233,7 @@ def stale_projects() -> list[Project]:
     """Projects whose newest vote is newer than their report (or that have none yet).
 
     One that takes long is left alone for a while, so that it does not keep a worker busy."""
-    newest = dict(
-        Vote.objects.values_list("project_id")
-        .annotate(newest=Max("id"))
-        .values_list("project_id", "newest")
-    )
+    newest = newest_votes()
     current = AgreementReport.objects.filter(figures__version=FIGURES_VERSION)
     seen, now = {}, timezone.now()
     for key, vote, at, seconds in current.values_list(
@@ -333,12 +333,18 @@ _FLIPPED_ITEMS = 20_000  # comparisons whose votes are replaced by coin flips; e
 _SEED = 20_161
 
 
-def kept_accuracy(golds: NDArray[np.int64], winner: NDArray[np.integer[Any]]) -> Interval | None:
-    """How many of the accepted comparisons with a known answer were decided for it (Wilson)."""
+def kept_accuracy(
+    golds: NDArray[np.int64],
+    winner: NDArray[np.integer[Any]],
+    n: NDArray[np.int64] | None = None,
+) -> Interval | None:
+    """How many of the accepted comparisons with a known answer were decided for it (Wilson). n: how
+    many comparisons each row stands for."""
     known = (golds >= 0) & (winner >= 0)
     if not known.any():
         return None
-    return wilson(int((winner[known] == golds[known]).sum()), int(known.sum()))
+    times = np.ones(len(golds), dtype=np.int64) if n is None else n
+    return wilson(int(times[known & (winner == golds)].sum()), int(times[known].sum()))
 
 
 def flipped_keep_rate(

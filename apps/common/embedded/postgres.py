@@ -22,7 +22,19 @@ OWNER = "concord_owner"  # of the tables: migrations
 APPLICATION = "concord"  # reads and writes rows, and nothing else
 
 ROLES_SQL = env.ROOT / "apps" / "common" / "roles.sql"
-_SETTINGS = "# Concord\nunix_socket_permissions = 0700  # its socket may lie in a shared folder\n"
+# Its socket may lie in a shared folder. The rest as for an ordinary server of one machine: see
+# docs/deploy.md#postgresql.
+_SETTINGS = """# Concord
+unix_socket_permissions = 0700
+jit = off
+random_page_cost = 1.1
+effective_io_concurrency = 64
+shared_buffers = 256MB
+work_mem = 16MB
+maintenance_work_mem = 256MB
+max_wal_size = 4GB
+checkpoint_timeout = 15min
+"""
 
 
 def ensure_postgres(folder: Path, database: str = "concord") -> None:

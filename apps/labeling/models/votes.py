@@ -44,7 +44,9 @@ class AnyAnswer(models.Model):
     reasons = ArrayField(models.CharField(max_length=40), default=list, blank=True)
     rationale = models.TextField(blank=True)
     flags = ArrayField(models.CharField(max_length=40), default=list, blank=True)
-    guideline = models.ForeignKey(Guideline, null=True, blank=True, on_delete=models.PROTECT)
+    guideline = models.ForeignKey(
+        Guideline, null=True, blank=True, on_delete=models.PROTECT, db_index=False
+    )
     active_ms = models.PositiveIntegerField(null=True, blank=True)
     wall_ms = models.PositiveIntegerField(null=True, blank=True)
     idempotency_key = models.CharField(max_length=120)
@@ -69,6 +71,7 @@ class AnyAnswer(models.Model):
         blank=True,
         on_delete=models.PROTECT,
         related_name="+",
+        db_index=False,
         help_text="the better answer as this person would have it",
     )
 
@@ -119,7 +122,13 @@ class Answer(AnyAnswer):
             ),
         ]
         indexes = [
-            models.Index(fields=["task"], condition=Q(is_current=True), name="vote_current"),
+            # The newest vote of a project, which statistics compare themselves with every minute.
+            models.Index(fields=["project", "id"], condition=Q(kind="pair"), name="vote_newest"),
+            models.Index(
+                fields=["improvement"],
+                condition=Q(improvement__isnull=False),
+                name="answer_improved",
+            ),
             models.Index(fields=["project", "annotator", "-cast_at"], name="vote_by_annotator"),
             models.Index(
                 fields=["project", "task"],

@@ -28,8 +28,10 @@ select u.id as user, u.username, u.display_name as name, w.month, sum(w.vote)::i
 from (
   select v.annotator_id, date_trunc('month', v.cast_at at time zone 'utc')::date as month,
          (v.revision = 1)::int as vote, 0 as rating, v.active_ms as ms,
-         (v.is_current and s.kind = 'discard')::int as discarded
-  from labeling_answer v join labeling_slot s on s.id = v.slot_id
+         (v.is_current and v.slot_id in (
+           select s.id from labeling_slot s
+           where s.project_id = %(project)s and s.kind = 'discard'))::int as discarded
+  from labeling_answer v
   where v.project_id = %(project)s and v.kind in ('pair', 'blind')
     and v.source not in ('import', 'sim')
     and (%(user)s::bigint is null or v.annotator_id = %(user)s)

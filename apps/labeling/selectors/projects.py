@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from typing import Any
 
+from django.db import connection
 from django.db.models import Count, Max, OuterRef, Q, Subquery
 from django.urls import reverse
 
@@ -27,6 +28,37 @@ def project_facts(projects: Collection[Project]) -> dict[str, dict[str, Any]]:
     people = Membership.objects.filter(project__in=projects).annotate(newest=newest)
     last = dict(people.values_list("project").annotate(at=Max("newest")))
     return {row["project"]: row | {"last_vote_at": last.get(row["project"])} for row in counts}
+
+
+# Entered in the index of each project's votes at their end. Asked for by `project_id = …`, the
+# planner walks the votes of the whole site backwards, which for a project that rests reads them
+# all: with ten million votes of a neighbour 3 s in place of a millisecond.
+NEWEST_VOTE = """
+select newest.id from (
+  select project_id, id from labeling_vote
+  where (project_id, id) <= ({project}, 9223372036854775807)
+  order by project_id desc, id desc limit 1
+) newest where newest.project_id = {project}
+"""
+_NEWEST_VOTES = f"""
+select p.id, v.id from accounts_project p
+cross join lateral ({NEWEST_VOTE.format(project="p.id")}) v
+"""  # noqa: S608 - our own text
+
+
+def newest_votes() -> dict[str, int]:
+    """{project: id of its newest vote}, by one look into an index for each project."""
+    with connection.cursor() as cursor:
+        cursor.execute(_NEWEST_VOTES)
+        return dict(cursor.fetchall())
+
+
+def newest_vote_of(*, project: Project) -> int:
+    """0 without votes."""
+    with connection.cursor() as cursor:
+        cursor.execute(NEWEST_VOTE.format(project="%(project)s"), {"project": project.pk})
+        row = cursor.fetchone()
+        return row[0] if row else 0
 
 
 def has_tasks(project: Project) -> bool:

@@ -44,6 +44,16 @@ where d.project_id = %(project)s and d.outcome in ('accepted', 'contested', 'nee
 order by d.comparison_id
 """.replace("{nobody}", NOBODY_LEFT)
 
+# The same, comparisons that a rule cannot tell apart as one row with their number.
+READ_PATTERNS = """
+select d.n_a, d.n_b, d.n_tie, d.n_both_bad, c.overlap, d.winner, c.gold,
+       c.state = 'contested' and c.review_reason = '{nobody}' as used_up, count(*) as n
+from labeling_decision d
+join labeling_task c on c.id = d.comparison_id
+where d.project_id = %(project)s and d.outcome in ('accepted', 'contested', 'needs_votes')
+group by 1, 2, 3, 4, 5, 6, 7, 8
+""".replace("{nobody}", NOBODY_LEFT)
+
 LOCK_COMPARISONS = """
 select c.id from labeling_task c join unnest(%(ids)s::bigint[]) t(id) on t.id = c.id
 order by c.id for no key update of c

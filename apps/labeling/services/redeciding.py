@@ -138,6 +138,37 @@ def votes_recount(*, project: Project, comparisons: list[int]) -> Redecided:
     return decisions_redo(project=project, only=ids, posteriors=posteriors)
 
 
+@dataclass(frozen=True, slots=True)
+class Patterns:
+    """What is stored, comparisons with the same votes, overlap, winner and gold label as one: `n`
+    of each. A project of a million comparisons has some thousands of them."""
+
+    counts: NDArray[np.int64]
+    overlap: NDArray[np.int64]
+    winners: Sequence[str]
+    golds: Sequence[str]
+    used_up: NDArray[np.bool_]
+    n: NDArray[np.int64]
+
+
+def patterns_preview(*, project: Project, policy: Policy) -> tuple[Patterns, Decisions]:
+    """As `decisions_preview`, by a rule that counts votes."""
+    with connection.cursor() as cursor:
+        cursor.execute(bulk_sql.READ_PATTERNS, {"project": project.pk})
+        found = columns_named(cursor)
+    counts = [found[name] for name in ("n_a", "n_b", "n_tie", "n_both_bad")]
+    patterns = Patterns(
+        counts=np.array(counts, dtype=np.int64).T.reshape(-1, len(CHOICES)),
+        overlap=np.array(found["overlap"], dtype=np.int64),
+        winners=found["winner"],
+        golds=found["gold"],
+        used_up=np.array(found["used_up"], dtype=bool),
+        n=np.array(found["n"], dtype=np.int64),
+    )
+    possible = _possible(patterns, policy)
+    return patterns, decide_many(patterns.counts, policy.rule(), votes_possible=possible)
+
+
 def decisions_preview(
     *,
     project: Project,
@@ -190,7 +221,7 @@ def _aligned(
     return aligned
 
 
-def _possible(known: Known, policy: Policy) -> NDArray[np.int64]:
+def _possible(known: Known | Patterns, policy: Policy) -> NDArray[np.int64]:
     """The most votes that each comparison can end up with."""
     most = np.maximum(policy.max_overlap, known.overlap)
     return np.where(known.used_up, known.counts.sum(axis=1), most)

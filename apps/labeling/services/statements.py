@@ -483,14 +483,17 @@ from (
 ) held
 """
 
-# Whether there is anything for this person, and what they hold, without taking anything.
+# Whether there is anything for this person, and what they hold, without taking anything. In two
+# questions, each with its index: as one with "or" every slot of the site may be read.
 PROSPECT = f"""
 select (select h.leased_until from labeling_slot h where h.project_id = %(project)s
         and h.annotator_id = %(annotator)s and h.state = 'leased'
         order by h.leased_at limit 1) as leased_until,
        exists (select from labeling_slot s
-               where (s.state = 'free' or (s.state = 'leased' and s.leased_until < now()))
-                 and {DRAWN} and {SHOWABLE}) as any_left
+               where s.state = 'free' and {DRAWN} and {SHOWABLE})
+       or exists (select from labeling_slot s
+                  where s.state = 'leased' and s.leased_until < now()
+                    and {DRAWN} and {SHOWABLE}) as any_left
 """
 
 

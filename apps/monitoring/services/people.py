@@ -13,7 +13,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Max
 from django.utils import timezone
 
 from apps.accounts.models import Project, User
@@ -22,7 +21,7 @@ from apps.common import registry
 from apps.common.errors import DomainError
 from apps.common.json_limits import storable
 from apps.common.registry import ProjectFigure
-from apps.labeling.models import Vote
+from apps.labeling.selectors.projects import newest_votes
 from apps.monitoring.models import Incident, ProjectLook
 from apps.monitoring.selectors.people import IS_OFF, MISSING, QUIET, RAISED, incident_key
 from apps.monitoring.services.incidents import incident_open
@@ -42,7 +41,7 @@ def projects_look(*, now: datetime | None = None) -> int:
     """Look at every project that is not archived; returns how many. One that cannot be looked at is
     logged and holds up no other."""
     now = now or timezone.now()
-    newest = dict(Vote.objects.values_list("project_id").annotate(newest=Max("pk")).order_by())
+    newest = newest_votes()
     done = 0
     for project in Project.objects.filter(archived_at__isnull=True).order_by("pk"):
         try:

@@ -1,5 +1,8 @@
 """Reading: lists and figures of snapshots, defaults for new ones, texts and their provenance."""
 
+import hashlib
+import json
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -7,6 +10,7 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
+from django.core.cache import cache
 from django.db import connection
 from django.db.models import Count, Max, Min, Q, QuerySet
 from numpy.typing import NDArray
@@ -14,7 +18,7 @@ from numpy.typing import NDArray
 from apps.accounts.models import Project, User
 from apps.accounts.selectors import administered_with
 from apps.common.errors import Missing
-from apps.labeling.models import Annotator, Comparison, LabelingSettings, Prompt, Slot, Vote
+from apps.labeling.models import Annotator, Comparison, LabelingSettings, Prompt, Vote
 from apps.snapshots.assembling.assembly import anonymous
 from apps.snapshots.assembling.material import person_key
 from apps.snapshots.assembling.rows import Texts, source_of
@@ -112,34 +116,71 @@ def recipe_default(*, project: Project) -> SnapshotRecipe:
 
 MANY_ANNOTATORS = 20  # from which on some can be held out by default …
 LITTLE_LOSS = 0.1  # … if that takes under this share of the decided pairs away
+_SLOW = 0.2  # seconds
+
+# Votes that decide; the few others have an index of their own.
+_DECIDING = """
+  v.project_id = %(project)s and v.is_current and v.annotator_id <> all(%(left_out)s)
+  and not exists (select from labeling_slot s where s.id = v.slot_id
+                  and s.project_id = %(project)s
+                  and s.kind in ('repeat', 'audit', 'former', 'discard'))"""
+_BY_PERSON = f"""
+select u.id, u.username, u.is_imported, w.n
+from (select v.annotator_id, count(*) as n from labeling_vote v where {_DECIDING}
+      group by v.annotator_id) w
+join accounts_user u on u.id = w.annotator_id
+"""  # noqa: S608
+# How many comparisons have so many votes of each choice, with and without the people held out.
+_BY_CHOICES = f"""
+select {", ".join(f"c{k}, k{k}" for k in range(len(CHOICES)))}, count(*)
+from (
+  select {
+    ", ".join(
+        f"count(*) filter (where v.choice = '{choice}') as c{k}, count(*) filter "
+        f"(where v.choice = '{choice}' and v.annotator_id <> all(%(held)s)) as k{k}"
+        for k, choice in enumerate(CHOICES)
+    )
+}
+  from labeling_vote v where {_DECIDING} group by v.comparison_id
+) pairs
+group by {", ".join(f"c{k}, k{k}" for k in range(len(CHOICES)))}
+"""  # noqa: S608
 
 
 def can_hold_out(*, project: Project, recipe: SnapshotRecipe) -> bool:
-    """Whether a project can spare the votes of HELD_OUT_SHARE of its annotators.
+    """Whether a project can spare the votes of HELD_OUT_SHARE of its annotators. Where finding out
+    takes long, with ten million votes some seconds, it is kept for a hundred times as long.
 
     Pairs are counted as the rule counts; where a model decides, as those with votes enough for it.
     """
-    cast = Vote.objects.filter(
-        project=project, is_current=True, slot__kind__in=(Slot.Kind.REGULAR, Slot.Kind.GOLD)
-    ).exclude(annotator__in=recipe.filters.left_out)
-    rows = cast.order_by().values_list("annotator", "annotator__username", "annotator__is_imported")
-    votes = {person_key(*row): (row[0], n) for *row, n in rows.annotate(n=Count("pk"))}
-    if len(votes) < MANY_ANNOTATORS or anonymous({key: n for key, (_, n) in votes.items()}):
-        return False
-    held = [pk for key, (pk, _) in votes.items() if fold_of(key, HELD_OUT_SHARE, recipe.seed)]
-    choices = [Count("pk", filter=Q(choice=str(choice))) for choice in CHOICES]
-    left = [
-        Count("pk", filter=Q(choice=str(choice)) & ~Q(annotator__in=held)) for choice in CHOICES
-    ]
-    named = {f"n{k}": count for k, count in enumerate((*choices, *left))}
-    counts = np.array(
-        list(cast.order_by().values("comparison").annotate(**named).values_list(*named))
-    ).reshape(-1, 2 * len(CHOICES))
-    decided, kept = (
-        _decided(counts[:, :4], recipe),
-        _decided(counts[:, 4:], recipe),
-    )
-    return bool((decided & ~kept).sum() < LITTLE_LOSS * decided.sum())
+    asked = json.dumps(recipe.to_json(), sort_keys=True).encode()
+    key = f"snapshots:hold-out:{project.pk}:{hashlib.sha256(asked).hexdigest()}"
+    known: bool | None = cache.get(key)
+    if known is None:
+        began = time.monotonic()
+        known = _can_hold_out(project, recipe)
+        took = time.monotonic() - began
+        if took > _SLOW:
+            cache.set(key, known, int(100 * took))
+    return known
+
+
+def _can_hold_out(project: Project, recipe: SnapshotRecipe) -> bool:
+    values: dict[str, Any] = {"project": project.pk, "left_out": list(recipe.filters.left_out)}
+    with connection.cursor() as cursor:
+        cursor.execute(_BY_PERSON, values)
+        votes = {person_key(*who): (who[0], n) for *who, n in cursor.fetchall()}
+        if len(votes) < MANY_ANNOTATORS or anonymous({key: n for key, (_, n) in votes.items()}):
+            return False
+        values["held"] = [
+            pk for key, (pk, _) in votes.items() if fold_of(key, HELD_OUT_SHARE, recipe.seed)
+        ]
+        cursor.execute(_BY_CHOICES, values)
+        found = np.array(cursor.fetchall(), dtype=np.int64).reshape(-1, 2 * len(CHOICES) + 1)
+    pairs = found[:, -1]
+    decided = _decided(found[:, 0:-1:2], recipe)
+    kept = _decided(found[:, 1:-1:2], recipe)
+    return bool(pairs[decided & ~kept].sum() < LITTLE_LOSS * pairs[decided].sum())
 
 
 def _decided(counts: NDArray[np.int64], recipe: SnapshotRecipe) -> NDArray[np.bool_]:
@@ -159,14 +200,13 @@ def published_count(*, project: Project) -> int:
     )
 
 
-def vote_count(*, project: Project) -> int:
-    return Vote.objects.filter(project=project, is_current=True).count()
-
-
 def has_more_than(*, project: Project, votes: int, comparisons: int) -> bool:
-    """Whether the project has more of either."""
-    pairs = Comparison.objects.filter(project=project).order_by()
-    return vote_count(project=project) > votes or pairs[: comparisons + 1].count() > comparisons
+    """Whether the project has more of either; no more of them are counted than that takes."""
+    cast = Vote.objects.filter(project=project, is_current=True).values("pk")
+    pairs = Comparison.objects.filter(project=project).order_by().values("pk")
+    return any(
+        rows[: most + 1].count() > most for rows, most in ((cast, votes), (pairs, comparisons))
+    )
 
 
 def people_left_out(*, project: Project) -> tuple[int, ...]:
