@@ -96,7 +96,7 @@ def others_vote(project: int) -> bool:
 
 
 def _voting() -> Path:
-    folder = scratch_dir() / "voting"
+    folder = scratch_dir() / ".voting"
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder
 

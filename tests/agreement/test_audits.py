@@ -65,6 +65,19 @@ def test_votes_on_decided_comparisons_are_due_and_others_are_not(project: Projec
     assert audit_sample(project=project).due == 0
 
 
+def test_counts_that_take_long_are_kept_for_a_while(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audits, "_SLOW", -1.0)
+    decided_make(project, n=3)
+    found = audit_sample(project=project)
+    Comparison.objects.filter(project=project).update(state="contested")
+    Decision.objects.filter(project=project).update(outcome="contested")
+    assert audit_sample(project=project).due == found.due == 6
+    cache.clear()
+    assert audit_sample(project=project).due == 0
+
+
 def test_the_sample_is_the_one_that_is_handed_out(project: Project, rita: User) -> None:
     decided_make(project, n=20, audit_rate=0.3)
     due = audit_sample(project=project).due

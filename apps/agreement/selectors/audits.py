@@ -202,7 +202,7 @@ def _votes_counted(
         votes = cursor.fetchall()
         took = time.monotonic() - began
         if took > _SLOW:
-            cache.set(key, votes, int(100 * took))
+            cache.set(key, votes, max(_KEPT_SECONDS, int(100 * took)))
     return votes
 
 
