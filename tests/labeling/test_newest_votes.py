@@ -2,9 +2,10 @@
 
 import pytest
 from django.db import connection
-from django.db.models import Max
+from django.db.models import Max, Value
+from django.db.models.functions import Concat
 
-from apps.accounts.models import Project
+from apps.accounts.models import Project, User
 from apps.labeling.models import Vote
 from apps.labeling.selectors.projects import NEWEST_VOTE, newest_vote_of, newest_votes
 from tests.agreement.crowd import disputed_make
@@ -16,6 +17,8 @@ def test_each_project_has_its_own_newest_vote_and_one_without_votes_none(project
     others = [Project.objects.create(slug=slug, name=slug) for slug in ("first", "last", "empty")]
     for one in (others[0], project, others[1]):
         disputed_make(one, n=2, votes="ab")
+        people = User.objects.filter(username__startswith="annotator-")
+        people.update(username=Concat(Value(f"{one.slug}-"), "username"))
     by_hand = dict(
         Vote.objects.values_list("project").annotate(newest=Max("id")).order_by("project")
     )
