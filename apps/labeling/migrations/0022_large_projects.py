@@ -17,6 +17,10 @@ _RESET = (
     "reset (autovacuum_vacuum_scale_factor, autovacuum_vacuum_insert_scale_factor,"
     " autovacuum_analyze_scale_factor)"
 )
+_DROPPED = (  # (name, column); named when their table was labeling_vote
+    ("labeling_vote_guideline_id_3f39e406", "guideline_id"),
+    ("labeling_vote_improvement_id_0eb0c4e9", "improvement_id"),
+)
 _GUIDELINE = {"null": True, "blank": True, "to": "labeling.guideline"}
 _IMPROVEMENT = {
     "null": True,
@@ -33,6 +37,11 @@ class Migration(migrations.Migration):
     dependencies = [("labeling", "0021_votes_quota")]
 
     operations = [
+        # Of a try that was cut off: what is half built keeps its name, and is of no use.
+        *(
+            migrations.RunSQL(f"drop index concurrently if exists {name}", migrations.RunSQL.noop)
+            for name in ("vote_newest", "answer_improved")
+        ),
         AddIndexConcurrently(
             "answer",
             models.Index(fields=["project", "id"], condition=Q(kind="pair"), name="vote_newest"),
@@ -46,16 +55,26 @@ class Migration(migrations.Migration):
             ),
         ),
         RemoveIndexConcurrently("answer", "vote_current"),
-        *(
-            migrations.AlterField(
-                model_name=model,
-                name=name,
-                field=models.ForeignKey(
-                    db_index=False, on_delete=django.db.models.deletion.PROTECT, **options
-                ),
-            )
-            for model in ("answer", "vote")
-            for name, options in (("guideline", _GUIDELINE), ("improvement", _IMPROVEMENT))
+        # Not by AlterField in the database: that drops and checks the foreign keys again, too.
+        migrations.SeparateDatabaseAndState(
+            database_operations=[
+                migrations.RunSQL(
+                    f"drop index concurrently if exists {name}",
+                    f"create index concurrently if not exists {name} on labeling_answer ({column})",
+                )
+                for name, column in _DROPPED
+            ],
+            state_operations=[
+                migrations.AlterField(
+                    model_name=model,
+                    name=name,
+                    field=models.ForeignKey(
+                        db_index=False, on_delete=django.db.models.deletion.PROTECT, **options
+                    ),
+                )
+                for model in ("answer", "vote")
+                for name, options in (("guideline", _GUIDELINE), ("improvement", _IMPROVEMENT))
+            ],
         ),
         *(
             migrations.RunSQL(f"alter table {table} {_SET}", f"alter table {table} {_RESET}")
