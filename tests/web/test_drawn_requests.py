@@ -15,7 +15,8 @@ from apps.accounts.services import token_create
 from tests.system.drill_api import fuzzed, read
 
 PROGRAM = Path(settings.BASE_DIR) / ".venv-fuzz" / "bin" / "schemathesis"
-SECONDS = 12  # of each role, at most; the half of it goes into reading the description
+SECONDS = (12, 40, 120)  # of each role; half of the first goes into reading the description
+ENOUGH = 20  # answers; on a busy machine only the second or third try has them
 SIGNED_IN = {200, 201, 204}
 
 
@@ -38,10 +39,14 @@ def test_no_drawn_request_is_answered_by_a_500(
     if name:
         _, token = token_create(user=people[name], name="drawn", scopes=list(SCOPES), days=1)
     report = tmp_path / "report.ndjson"
-    fuzzed(PROGRAM, live_server.url, token, report, 1, seconds=SECONDS)
-    answers, bad = read(report)
-    assert not bad
-    assert sum(answers.values()) > 20
+    for seconds in SECONDS:
+        report.unlink(missing_ok=True)
+        fuzzed(PROGRAM, live_server.url, token, report, 1, seconds=seconds)
+        answers, bad = read(report)
+        assert not bad
+        if sum(answers.values()) > ENOUGH:
+            break
+    assert sum(answers.values()) > ENOUGH
     assert bool(SIGNED_IN & set(answers)) == bool(name), answers
 
 
