@@ -21,6 +21,7 @@ from apps.common import environment as env
 from apps.common.embedded.postgres import program
 
 TEMPLATE = "migrated"
+_WHOLE = "-- PostgreSQL database dump complete"  # the last words of a dump
 # What our migrations are made of; they may import no other part of the project.
 OURS = ("*/migrations/*.*", "*/models.py", "*/models/**/*.py", "common/*.py")
 
@@ -31,9 +32,12 @@ def template_make(cache: Path) -> None:
     with _one_at_a_time(cache / "lock"):
         with psycopg.connect(**_reached(), dbname="postgres", autocommit=True) as server:
             server.execute(f"create database {TEMPLATE}")
-        if dump.exists():
-            _run("psql", "--set=ON_ERROR_STOP=1", "--single-transaction", f"--file={dump}")
-            return
+        if dump.exists() and _WHOLE in dump.read_text():
+            try:
+                _run("psql", "--set=ON_ERROR_STOP=1", "--single-transaction", f"--file={dump}")
+                return
+            except subprocess.CalledProcessError:
+                pass  # damaged: nothing of it is in the database, and it is made again
         with _connected_to_template():
             call_command("migrate", verbosity=0)
         unfinished = dump.with_suffix(".unfinished")
