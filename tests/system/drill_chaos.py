@@ -53,6 +53,7 @@ ENVIRONMENT = {
     "RUN_LEASE_SECONDS": str(LEASE_SECONDS),
     "RUN_SILENCE_SECONDS": "12",
     "RUN_MAX_ATTEMPTS": "20",
+    "RUN_RETRY_SECONDS": "2",
 }
 WATCHED = ("events", "default", "imports", "statistics", "cpu", "short", "scheduler")
 

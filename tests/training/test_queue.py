@@ -517,6 +517,9 @@ def test_a_run_that_failed_at_once_waits_longer_each_time_and_lets_others_pass(
     assert run.admitted_at is not None
     fail(2)
     assert why_it_waits(run).endswith("in 3 min.")
+    RunAttempt.objects.filter(run=run, number=3).update(resumed_from_step=40)
+    assert not why_it_waits(run).startswith("Its last attempt"), "it went further than before"
+    RunAttempt.objects.filter(run=run, number=3).update(resumed_from_step=None)
     wait(201)
     fail(3, lasted=3_600.0)
     assert run.admitted_at is not None, "an hour of work is continued at once"

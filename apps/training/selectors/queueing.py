@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import Any
 
 import redis
@@ -169,8 +169,9 @@ def retry_pauses(waiting: Sequence[Run], now: datetime) -> dict[str, float]:
     for attempt in RunAttempt.objects.filter(run__in=again).order_by("-number").defer("spec"):
         tries.setdefault(attempt.run_id, []).append(attempt)
     found = {}
-    for run, (_, *ended) in tries.items():
-        failed = list(takewhile(_failed_at_once, ended))
+    for run, attempts in tries.items():
+        pairs = takewhile(lambda pair: _was_in_vain(*pair), pairwise(attempts))
+        failed = [earlier for _, earlier in pairs]
         if failed and failed[0].ended_at:
             pause = settings.RUN_RETRY_SECONDS * 2 ** (len(failed) - 1)
             left = min(pause, LONGEST_PAUSE_S) - (now - failed[0].ended_at).total_seconds()
@@ -179,11 +180,14 @@ def retry_pauses(waiting: Sequence[Run], now: datetime) -> dict[str, float]:
     return found
 
 
-def _failed_at_once(attempt: RunAttempt) -> bool:
-    if attempt.outcome != "failed" or attempt.ended_at is None:
+def _was_in_vain(later: RunAttempt, earlier: RunAttempt) -> bool:
+    """Whether the earlier one failed at once and left no checkpoint for the later."""
+    if earlier.outcome != "failed" or earlier.ended_at is None:
         return False
-    began = attempt.opened_at or attempt.created_at
-    return (attempt.ended_at - began).total_seconds() < AT_ONCE_S
+    if (later.resumed_from_step or 0) > (earlier.resumed_from_step or 0):
+        return False
+    began = earlier.opened_at or earlier.created_at
+    return (earlier.ended_at - began).total_seconds() < AT_ONCE_S
 
 
 class _Quotas:
