@@ -314,7 +314,7 @@ def _similar(
 
     A part holds at most one pair a set.
 
-    wanted: which of these candidates are compared at all; asked anew for every part.
+    wanted: which of these candidates are compared at all; asked again for every part.
     """
     if not 0 < threshold <= 1:
         raise ValueError(f"threshold must lie over 0 and at most at 1, not {threshold}")

@@ -87,10 +87,8 @@ def voted(project: int) -> None:
 def others_vote(project: int) -> bool:
     """Whether people of the machine voted in another project just now."""
     since = time.time() - VOTES_LAST_S
-    with (
-        contextlib.suppress(FileNotFoundError),
-        os.scandir(_voting()) as entries,
-    ):  # swept meanwhile
+    # It may be swept meanwhile.
+    with contextlib.suppress(FileNotFoundError), os.scandir(_voting()) as entries:
         return any(e.stat().st_mtime >= since for e in entries if e.name != str(project))
     return False
 

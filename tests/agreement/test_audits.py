@@ -14,6 +14,7 @@ from apps.accounts.models import Project, User
 from apps.agreement.screens.audits import figures
 from apps.agreement.selectors import audits
 from apps.agreement.selectors.audits import audit_sample, kappa_of, reviewer_error
+from apps.common import kept
 from apps.common.errors import Refused
 from apps.labeling import selectors as labeling_selectors
 from apps.labeling import services as labeling
@@ -68,7 +69,8 @@ def test_votes_on_decided_comparisons_are_due_and_others_are_not(project: Projec
 def test_counts_that_take_long_are_kept_for_a_while(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(audits, "_SLOW", -1.0)
+    monkeypatch.setattr(kept, "SLOW_S", -1.0)
+    monkeypatch.setattr(kept, "TIMES", 1_000_000)
     decided_make(project, n=3)
     found = audit_sample(project=project)
     Comparison.objects.filter(project=project).update(state="contested")

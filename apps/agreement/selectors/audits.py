@@ -1,7 +1,6 @@
 """Reads: votes of the audit sample, judged again or waiting to be."""
 # ruff: noqa: S608  (what is pasted into the statements are constants)
 
-import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,6 +13,7 @@ from django.utils import timezone
 
 from apps.accounts.models import Project, User
 from apps.agreement.models import Ruling
+from apps.common.kept import kept_while_worth
 from apps.common.transactions import rows_named
 from apps.labeling.models import AUDIT_SEED, Decision, LabelingSettings, Slot, Vote
 from apps.labeling.services.statements import AUDITABLE
@@ -85,7 +85,6 @@ select count(*) from (
 """
 MOST_DUE = 1_000
 _KEPT_SECONDS = 60
-_SLOW = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +172,9 @@ def audit_sample(*, project: Project) -> AuditSample:
     with connection.cursor() as cursor:
         cursor.execute(_DONE, values)
         done = [_audited(row) for row in rows_named(cursor)]
-        votes = _votes_counted(cursor, project, values)
+        # With ten million votes half a minute.
+        key = f"agreement:audit-votes:{project.pk}:{values['below']}"
+        votes = kept_while_worth(key, lambda: _all(cursor, _VOTES, values))
     waiting = {
         person: Waiting(due, overdue, datetime.fromtimestamp(since, UTC))
         for person, _, due, overdue, since in votes
@@ -189,21 +190,9 @@ def audit_sample(*, project: Project) -> AuditSample:
     return AuditSample(done, waiting, population, settings)
 
 
-def _votes_counted(
-    cursor: CursorWrapper, project: Project, values: dict[str, Any]
-) -> list[tuple[Any, ...]]:
-    """What `_VOTES` finds; where that takes long, with ten million votes half a minute, it is kept
-    for a hundred times as long."""
-    key = f"agreement:audit-votes:{project.pk}:{values['below']}"
-    votes: list[tuple[Any, ...]] | None = cache.get(key)
-    if votes is None:
-        began = time.monotonic()
-        cursor.execute(_VOTES, values)
-        votes = cursor.fetchall()
-        took = time.monotonic() - began
-        if took > _SLOW:
-            cache.set(key, votes, max(_KEPT_SECONDS, int(100 * took)))
-    return votes
+def _all(cursor: CursorWrapper, statement: str, values: dict[str, Any]) -> list[Any]:
+    cursor.execute(statement, values)
+    return list(cursor.fetchall())
 
 
 def _audited(row: dict[str, Any]) -> Audited:

@@ -1,6 +1,5 @@
 """Reads of labeling: an annotator's own work, and what readers see of comparisons."""
 
-import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,6 +13,7 @@ from django.utils import timezone
 
 from apps.accounts.models import Project, User
 from apps.common.errors import Missing
+from apps.common.kept import kept_while_worth
 from apps.labeling.models import (
     CLOSED_IDS,
     PAIRED,
@@ -32,7 +32,6 @@ from apps.labeling.texts import Messages
 
 REMAINING_CAP = 1_000  # counting further would cost more than the number is worth
 _REMAINING_SECONDS = 60
-_SLOW = 0.2  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,15 +436,10 @@ def queue_progress(*, project: Project) -> dict[str, Any]:
 def progress(*, project: Project, staffing: Callable[..., Any]) -> dict[str, Any]:
     """`queue_progress` and what `staffing` finds. Where that takes long, with a million comparisons
     most of a second, it is kept for a hundred times as long."""
-    key = f"labeling:progress:{project.pk}"
-    known = cache.get(key)
-    if known is None:
-        began = time.monotonic()
-        known = {
+    return kept_while_worth(
+        f"labeling:progress:{project.pk}",
+        lambda: {
             "progress": queue_progress(project=project),
             "staffing": staffing(project=project).pairs_words,
-        }
-        took = time.monotonic() - began
-        if took > _SLOW:
-            cache.set(key, known, int(100 * took))
-    return known
+        },
+    )

@@ -2,7 +2,6 @@
 
 import math
 import statistics
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
@@ -24,6 +23,7 @@ from django.db.models.functions import Extract, Floor
 from django.utils import timezone
 
 from apps.accounts.models import Project, User
+from apps.common.kept import kept_while_worth
 from apps.common.transactions import row_named, rows_named
 from apps.labeling.models import NOBODY_LEFT, Comparison, Vote
 from measures.pace import WINDOW_DAYS
@@ -104,21 +104,17 @@ class Work:
 def work_of(project: Project) -> Work:
     """At most KEPT_SECONDS old, or a hundred times as long as it takes to find out."""
     key = f"labeling:work:{project.pk}"
-    kept = cache.get(key)
-    if kept is None:
-        began = time.monotonic()
-        found = _work(project)
-        took = time.monotonic() - began
-        kept = asdict(found) | {
-            name: at.isoformat() if (at := getattr(found, name)) else None
-            for name in ("first", "last")
-        }
-        cache.set(key, kept, max(KEPT_SECONDS, int(100 * took)))
+    kept = kept_while_worth(key, lambda: _as_json(_work(project)), least_s=KEPT_SECONDS)
     times = {
         name: datetime.fromisoformat(kept[name]) if kept[name] else None
         for name in ("first", "last")
     }
     return Work(**kept | times | {"behind": [Share(**row) for row in kept["behind"]]})
+
+
+def _as_json(work: Work) -> dict[str, Any]:
+    times = {"first": work.first, "last": work.last}
+    return asdict(work) | {name: at.isoformat() if at else None for name, at in times.items()}
 
 
 def _work(project: Project) -> Work:

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -10,7 +9,6 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from django.core.cache import cache
 from django.db import connection
 from django.db.models import Count, Max, Min, Q, QuerySet
 from numpy.typing import NDArray
@@ -18,6 +16,7 @@ from numpy.typing import NDArray
 from apps.accounts.models import Project, User
 from apps.accounts.selectors import administered_with
 from apps.common.errors import Missing
+from apps.common.kept import kept_while_worth
 from apps.labeling.models import Annotator, Comparison, LabelingSettings, Prompt, Vote
 from apps.snapshots.assembling.assembly import anonymous
 from apps.snapshots.assembling.material import person_key
@@ -116,7 +115,6 @@ def recipe_default(*, project: Project) -> SnapshotRecipe:
 
 MANY_ANNOTATORS = 20  # from which on some can be held out by default …
 LITTLE_LOSS = 0.1  # … if that takes under this share of the decided pairs away
-_SLOW = 0.2  # seconds
 
 # Votes that decide; the few others have an index of their own.
 _DECIDING = """
@@ -155,14 +153,7 @@ def can_hold_out(*, project: Project, recipe: SnapshotRecipe) -> bool:
     """
     asked = json.dumps(recipe.to_json(), sort_keys=True).encode()
     key = f"snapshots:hold-out:{project.pk}:{hashlib.sha256(asked).hexdigest()}"
-    known: bool | None = cache.get(key)
-    if known is None:
-        began = time.monotonic()
-        known = _can_hold_out(project, recipe)
-        took = time.monotonic() - began
-        if took > _SLOW:
-            cache.set(key, known, int(100 * took))
-    return known
+    return bool(kept_while_worth(key, lambda: _can_hold_out(project, recipe)))
 
 
 def _can_hold_out(project: Project, recipe: SnapshotRecipe) -> bool:
