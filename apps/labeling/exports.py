@@ -19,7 +19,7 @@ from apps.labeling.models import Comparison, DecideBy, Decision, Vote
 from apps.labeling.personal_data import scrubbed
 from apps.labeling.selectors import settings_get
 from apps.labeling.selectors.finding import Wanted, comparisons_matching
-from apps.labeling.texts import Messages
+from measures.messages import Messages
 
 _PART = 1_000
 _LISTS = pa.list_(pa.string())
@@ -221,6 +221,6 @@ def _vote(vote: Vote, called: str) -> Row:
 
 def _text(messages: Messages, role: str) -> str:
     """One plain message is its text; a conversation is JSON, which an import reads back."""
-    if len(messages) == 1 and messages[0]["role"] == role:
+    if len(messages) == 1 and messages[0]["role"] == role and len(messages[0]) == 2:
         return messages[0]["content"]
     return json.dumps(messages, ensure_ascii=False)

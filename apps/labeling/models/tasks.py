@@ -29,13 +29,19 @@ from apps.common.models import Stamped
 
 
 class Prompt(Stamped):
-    """What was asked: a list of messages, `[{"role": "user", "content": …}, …]`."""
+    """What was asked: a list of messages, `[{"role": "user", "content": …}, …]`.
+
+    Of pairs of an agent's runs it is all that both began with.
+    """
 
     project = models.ForeignKey(
         Project, on_delete=models.CASCADE, related_name="prompts", db_index=False
     )
     messages = models.JSONField()
-    text_hash = models.CharField(max_length=64, help_text="of the normalised messages")
+    tools = models.JSONField(
+        null=True, blank=True, help_text="JSON schemas of the tools that were offered"
+    )
+    text_hash = models.CharField(max_length=64, help_text="of the normalised messages and tools")
     group_key = models.CharField(
         max_length=200, help_text="what splits go by: topic, debate or the prompt"
     )

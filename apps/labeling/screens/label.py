@@ -28,7 +28,7 @@ from apps.labeling.selectors.hours import completion_of
 from apps.labeling.selectors.ratings import has_rating_tasks
 from apps.labeling.services import FLAGS, Lease, NothingReason, Questions
 from apps.labeling.services.results import Criterion
-from apps.labeling.texts import Messages
+from measures.messages import Messages
 
 # A pair as its panes show it: turns of prompt and answers, as HTML and as they were written.
 

@@ -28,7 +28,7 @@ from apps.labeling.models import (
     Slot,
     Vote,
 )
-from apps.labeling.texts import Messages
+from measures.messages import Messages
 
 REMAINING_CAP = 1_000  # counting further would cost more than the number is worth
 _REMAINING_SECONDS = 60

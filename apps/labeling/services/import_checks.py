@@ -11,7 +11,8 @@ from apps.labeling.models import Response
 from apps.labeling.personal_data import personal_data
 from apps.labeling.services.loading import BadField, ComparisonRow, row_from
 from apps.labeling.services.results import RowProblem
-from apps.labeling.texts import loose_key, loosely_equal, plain
+from apps.labeling.texts import loose_key, loosely_equal
+from measures.messages import plain
 from measures.phrases import Phrases
 
 # What is odd about a row that can be imported, by kind.

@@ -14,7 +14,7 @@ from django.conf import settings
 
 from apps.common.errors import DomainError
 from apps.labeling.models import Answer, LabelingSettings, Task, Vote
-from apps.labeling.texts import Messages
+from measures.messages import Messages
 from measures.voting import Decision
 
 

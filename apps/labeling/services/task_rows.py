@@ -47,7 +47,8 @@ from apps.labeling.services.loading import ids_next, rows_copy, slots_make
 from apps.labeling.services.notices import work_tell
 from apps.labeling.services.projects import labeling_set_up
 from apps.labeling.services.results import ImportReport, RowProblem, RowsRefused
-from apps.labeling.texts import Messages, fingerprint, loose_key, messages_from, plain
+from apps.labeling.texts import fingerprint, loose_key, messages_from, tools_from
+from measures.messages import Messages, plain
 from measures.phrases import Phrases
 
 # Rows of tasks as they are given, checked one by one; each error names row and field.
@@ -149,6 +150,7 @@ class TaskFields(_Strict):
     warning: Annotated[str, _of(Task, "warning"), _NO_NUL] = ""
     stratum: Literal["random", "priority", "gold", "practice", ""] = ""
     metadata: dict[str, Any] | None = None
+    tools: Annotated[Any, BeforeValidator(tools_from)] = None
 
     @property
     def is_ranking(self) -> bool:
@@ -189,7 +191,7 @@ class TaskRow:
 
     @cached_property
     def prompt_hash(self) -> str:
-        return fingerprint(self.given.prompt)
+        return fingerprint(self.given.prompt, self.given.tools)
 
     @property
     def group(self) -> str:
@@ -408,7 +410,7 @@ def _prompts_store(
     rows_copy(
         cursor,
         Prompt,
-        "id project_id messages text_hash group_key topic language source licence metadata",
+        "id project_id messages text_hash group_key topic language source licence metadata tools",
         (
             (
                 key,
@@ -421,6 +423,7 @@ def _prompts_store(
                 row.given.source,
                 row.given.licence,
                 "{}",
+                json.dumps(row.given.tools) if row.given.tools else None,
             )
             for key, (text_hash, row) in zip(ids, new.items(), strict=True)
         ),

@@ -25,6 +25,7 @@ from apps.snapshots.recipe import (
 )
 from apps.snapshots.storage import read_rows
 from measures.duplicates import near_duplicates, near_families
+from measures.messages import plain
 from measures.splits import fold_of
 
 # Near-duplicates across splits: what is nearly a training text is no test.
@@ -264,7 +265,7 @@ def _row_leaks(
 def _texts(rows: Iterable[Row]) -> dict[str, str]:
     """What each answer is recognised by → itself, of every answer of every row."""
     return {
-        argument_text(row["prompt"], row[side]): row[side][-1]["content"]
+        argument_text(row["prompt"], row[side]): plain(row[side])
         for row in rows
         for side in ("chosen", "rejected", "completion")
         if side in row

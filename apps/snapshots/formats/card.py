@@ -8,6 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
+
+from apps.common.row_files import holds_json
 from workers.contract.jobs import PEOPLE
 
 # How licences are named here → how Hugging Face names them.
@@ -25,6 +28,7 @@ _LICENCES = {
     "odc-by": "odc-by",
     "bsd-3-clause": "bsd-3-clause",
 }
+_DTYPES = {"double": "float64", "extension<arrow.json>": "json"}
 _SIZES = (
     (1_000, "n<1K"),
     (10_000, "1K<n<10K"),
@@ -44,6 +48,7 @@ COLUMNS = {
     "chosen": "the answer that was preferred",
     "rejected": "the other answer",
     "messages": "the conversation, ending with the answer to learn",
+    "tools": "JSON: the schemas of the tools that were offered, `[]` where none were",
     "completion": "an answer",
     "label_probability": "P(chosen is preferred), the target of a soft loss; 0.5 for a tie",
     "label": "whether the answer is wanted",
@@ -106,14 +111,16 @@ SPLITS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folder:
-    """What a card describes. `splits`: rows by name, in order; `columns`: names in order;
-    `labelled_by`: training rows by who labelled them, empty where all are people's."""
+    """What a card describes. `splits`: rows by name, in order; `columns`: names in order, with
+    their types in `schema`; `labelled_by`: training rows by who labelled them, empty where all are
+    people's."""
 
     title: str
     kind: str
     form: str
     splits: Mapping[str, int]
     columns: Sequence[str]
+    schema: pa.Schema
     licences: Sequence[str] = ()
     languages: Sequence[str] = ()
     warnings: Sequence[str] = ()
@@ -156,7 +163,20 @@ def _header(folder: Folder) -> str:
             "data_files": [{"split": name, "path": f"{name}.jsonl"} for name in folder.splits],
         }
     ]
+    if any(holds_json(column.type) for column in folder.schema):
+        # What readers would guess from the first rows of each file would not fit all of them.
+        fields["dataset_info"] = {
+            "features": [{"name": column.name} | _feature(column.type) for column in folder.schema]
+        }
     return header_text(fields)
+
+
+def _feature(of: pa.DataType) -> dict[str, Any]:
+    """A column's type as `datasets` names it."""
+    if pa.types.is_list(of):
+        inner = _feature(of.value_type)
+        return {"list": inner.get("dtype", inner)}
+    return {"dtype": _DTYPES.get(str(of), str(of))}
 
 
 def _tags(folder: Folder) -> list[str]:

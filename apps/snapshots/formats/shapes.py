@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from apps.common.errors import DomainError
+from apps.common.row_files import JSON_LIST
 from apps.snapshots.assembling.rows import Row
 from apps.snapshots.formats.votes_behind import (
     VotesBehind,
@@ -17,6 +18,7 @@ from apps.snapshots.formats.votes_behind import (
     vote_rows,
 )
 from apps.snapshots.models import Snapshot
+from measures.messages import said, written
 from measures.ranking import groups_of, ranking_of
 
 # Forms that turn each row of a preference file into one row or two.
@@ -24,31 +26,23 @@ from measures.ranking import groups_of, ranking_of
 # Trainers that read plain strings glue prompt and answer together, so a prompt ends with a break.
 END_OF_PROMPT = "\n\n"
 _TEXTS = frozenset({"prompt", "chosen", "rejected"})
-Messages = Sequence[Mapping[str, str]]
+Messages = Sequence[Mapping[str, Any]]
 
 
 def prompt_string(messages: Messages) -> str:
     """One message is its text; a conversation is written out, ending where the answer begins."""
     if len(messages) == 1:
-        return messages[0]["content"] + END_OF_PROMPT
-    turns = "".join(f"{_speaker(turn)}: {turn['content']}{END_OF_PROMPT}" for turn in messages)
+        return said(messages[0]) + END_OF_PROMPT
+    turns = "".join(f"{_speaker(turn)}: {said(turn)}{END_OF_PROMPT}" for turn in messages)
     return f"{turns}Assistant: "
-
-
-def answer_string(messages: Messages) -> str:
-    """The answer's text; where it has several turns, they are written out after the first."""
-    first, *rest = messages
-    return END_OF_PROMPT.join(
-        [first["content"], *(f"{_speaker(turn)}: {turn['content']}" for turn in rest)]
-    )
 
 
 def standard_row(row: Row) -> Row:
     """Explicit prompt, plain strings."""
     return {
         "prompt": prompt_string(row["prompt"]),
-        "chosen": answer_string(row["chosen"]),
-        "rejected": answer_string(row["rejected"]),
+        "chosen": written(row["chosen"]),
+        "rejected": written(row["rejected"]),
     } | about(row)
 
 
@@ -95,7 +89,7 @@ def with_own(row: Row) -> Row:
     return row | {name: row.get(name, "") for name in OWN}
 
 
-def _speaker(turn: Mapping[str, str]) -> str:
+def _speaker(turn: Mapping[str, Any]) -> str:
     return turn["role"].capitalize()
 
 
@@ -106,7 +100,7 @@ def completion_row(row: Row) -> Row:
     """TRL's standard prompt–completion form."""
     *asked, answered = row["messages"]
     rest = {name: value for name, value in row.items() if name != "messages"}
-    return {"prompt": prompt_string(asked), "completion": answer_string([answered])} | rest
+    return {"prompt": prompt_string(asked), "completion": written([answered])} | rest
 
 
 def prompt_only_row(row: Row) -> Row:
@@ -181,6 +175,8 @@ def _ranked(asked: _Asked) -> Iterator[Row]:
 PREFERENCES, UNPAIRED = Snapshot.Kind.PREFERENCES.value, Snapshot.Kind.UNPAIRED.value
 DEMONSTRATIONS, PROMPTS = Snapshot.Kind.DEMONSTRATIONS.value, Snapshot.Kind.PROMPTS.value
 MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
+# The same of datasets in which a message holds more than its role and its text.
+_OF_AGENTS = {MESSAGES: JSON_LIST, pa.list_(MESSAGES): pa.list_(JSON_LIST)}
 TEXTS = pa.list_(pa.string())
 
 
@@ -214,7 +210,10 @@ class Shape:
         gone = self.removes | self.adds.keys()
         kept = {field.name: field.type for field in frozen} | OWN if self.keeps else {}
         beside = {name: of for name, of in kept.items() if name not in gone}
-        return pa.schema([*self.adds.items(), *beside.items()])
+        adds = self.adds
+        if any(field.type == JSON_LIST for field in frozen):
+            adds = {name: _OF_AGENTS.get(of, of) for name, of in adds.items()}
+        return pa.schema([*adds.items(), *beside.items()])
 
 
 def shape_get(key: str, *, kind: str) -> Shape:

@@ -15,11 +15,11 @@ from django.db.models import QuerySet
 
 from apps.accounts.models import Project
 from apps.labeling.models import Comparison, Slot, Vote
-from apps.labeling.texts import Messages
 from apps.snapshots.assembling.rows import Row, demonstration_row
 from apps.snapshots.models import Snapshot, SnapshotRow
 from apps.snapshots.recipe import DEV, PUBLIC_TEST, TRAIN, SnapshotRecipe, in_order
 from apps.snapshots.storage import dataset_key, names_under
+from measures.messages import Messages
 from measures.splits import split_of
 
 _BATCH = 5_000

@@ -265,14 +265,14 @@ def folder_zipped(
     with ExitStack() as closing:
         file = closing.enter_context(scratch_file())
         rows: dict[str, int] = {}
-        columns: list[str] = []
+        columns = pa.schema([])
         with zipfile.ZipFile(file, "w") as archive:
             for split in splits:
                 found = first_and_all(read(snapshot, split, shape))
                 if found is None:
                     continue
                 fields = schema(snapshot, split, shape)
-                columns = columns or fields.names
+                columns = columns if len(columns) else fields
                 rows[split] = _split_write(archive, stem, split, found, fields)
             if not rows:
                 raise Missing(
@@ -321,7 +321,7 @@ def folder_of(
     shape: Shape,
     card: dict[str, Any],
     rows: dict[str, int],
-    columns: Sequence[str],
+    schema: pa.Schema,
 ) -> Folder:
     """What the card of this form says."""
     origin = _origin(snapshot)
@@ -332,7 +332,8 @@ def folder_of(
         f"manifest has the SHA-256 {origin['sha256']}; `card.json` holds its recipe, what was left "
         "out and why.",
         splits=rows,
-        columns=columns,
+        columns=schema.names,
+        schema=schema,
         licences=card.get("licences", []),
         languages=card.get("languages") or languages_of(snapshot),
         warnings=card.get("warnings", []),
