@@ -22,6 +22,11 @@ urlpatterns = [
     path("<slug:slug>/label/vote/", label.vote, name="vote"),
     path("<slug:slug>/label/skip/", label.skip, name="skip"),
     path("<slug:slug>/label/hold/", label.hold, name="hold"),
+    path(
+        "<slug:slug>/label/part/<int:slot>/<str:side>/<int:number>/",
+        label.part,
+        name="part",
+    ),
     path("<slug:slug>/label/who/", label.who, name="who"),
     path("<slug:slug>/opt-outs/", label.opt_outs, name="opt_outs"),
     path("<slug:slug>/answers/", label.answers, name="answers"),

@@ -244,6 +244,7 @@ class LabelingSettingsOut(Schema):
     least_posterior: float
     stop_early: bool
     lease_seconds: int
+    run_lease_seconds: int = Field(description="of pairs of runs of agents")
     random_share: float
     gold_share: float
     repeat_share: float
@@ -261,6 +262,10 @@ class LabelingSettingsOut(Schema):
     show_strength: bool
     show_flags: bool
     show_improve: bool
+    ask_outcome: bool = Field(description="three questions about each run of an agent")
+    ask_first_error: bool = Field(description="the first wrong step of each run of an agent")
+    ask_steps: bool = Field(description="which of two aligned steps of runs is better")
+    show_costs: bool = Field(description="steps, tokens and cost stand above runs of agents")
     criteria: list[CriterionOut]
     require_criteria: bool
     show_rationale: bool
@@ -309,6 +314,7 @@ class LabelingSettingsIn(Schema):
     least_posterior: float | None = None
     stop_early: bool | None = None
     lease_seconds: int | None = None
+    run_lease_seconds: int | None = None
     random_share: float | None = None
     gold_share: float | None = None
     repeat_share: float | None = None
@@ -326,6 +332,10 @@ class LabelingSettingsIn(Schema):
     show_strength: bool | None = None
     show_flags: bool | None = None
     show_improve: bool | None = None
+    ask_outcome: bool | None = None
+    ask_first_error: bool | None = None
+    ask_steps: bool | None = None
+    show_costs: bool | None = None
     criteria: list[CriterionOut] | None = None
     require_criteria: bool | None = None
     show_rationale: bool | None = None

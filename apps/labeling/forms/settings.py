@@ -38,6 +38,7 @@ _LABELS = {
     "audit_share": "Share of audit re-votes (%)",
     "audit_rate": "Share of votes audited (%)",
     "lease_seconds": "Reserve a pair for (minutes)",
+    "run_lease_seconds": "Reserve a pair of agents' runs for (minutes)",
     "skips_to_review": "Send to review after this many skips",
     "judge_first": "Reviewers judge a dispute before they see its votes",
     "sensitive_cap": "Maximum pairs with a warning per person and day",
@@ -46,6 +47,10 @@ _LABELS = {
     "show_strength": "Ask how much better",
     "show_flags": "Offer flags",
     "show_improve": "Offer to improve the better answer",
+    "ask_outcome": "Ask for the outcome of each run",
+    "ask_first_error": "Ask for the first wrong step",
+    "ask_steps": "Ask which of two steps is better",
+    "show_costs": "Show steps, tokens and cost",
     "require_criteria": "Every criterion must be judged",
     "show_rationale": "Ask for a reason",
     "require_rationale": "A reason must be given",
@@ -98,6 +103,12 @@ _HELP = {
     "show_flags": "Unsafe, personal data, wrong language and so on.",
     "show_improve": "An editor with the better answer in it; what is written becomes a response "
     "by a person, usable as a demonstration.",
+    "run_lease_seconds": "Reading a run takes minutes.",
+    "ask_outcome": "Did it succeed, did it change anything it should not have, did it repeat "
+    "itself: yes, no or unsure, of each run.",
+    "ask_first_error": "Of each run; process reward models learn from it.",
+    "ask_steps": "Of steps that differ and stand beside each other: A, same or B.",
+    "show_costs": "People who see them judge them too; hide them where only the outcome counts.",
     "require_criteria": "Then a choice is marked first and Enter submits.",
     "show_rationale": "The reasons below as chips, and a free text.",
     "require_rationale": "A chip or a text with every answer; Enter submits.",
@@ -132,6 +143,7 @@ _UNITS = {
         if name not in ("vote_price", "label_budget")
     },
     "lease_seconds": {"per": 1 / 60, "low": 30, "high": 86_400, "whole": True},
+    "run_lease_seconds": {"per": 1 / 60, "low": 30, "high": 86_400, "whole": True},
     "fast_ms": {"per": 1 / 1000, "low": 0, "high": 60_000, "whole": True},
 }
 

@@ -42,6 +42,7 @@ from apps.labeling.models.votes import (
     Decision,
     Discard,
     DiscardedVote,
+    RunAnswer,
     Vote,
 )
 
@@ -76,6 +77,7 @@ __all__ = [
     "QualificationAnswer",
     "QualificationAttempt",
     "Response",
+    "RunAnswer",
     "SavedView",
     "SearchDocument",
     "SearchPending",

@@ -232,6 +232,9 @@ class Task(Stamped):
         db_default="",
         help_text="what may upset whoever reads it; the label screen covers it until it is opened",
     )
+    of_agents = models.BooleanField(
+        default=False, db_default=False, help_text="its answers are runs of agents, with steps"
+    )
     n_votes = models.PositiveIntegerField(default=0, help_text="current answers")
     metadata = models.JSONField(
         null=True, blank=True, help_text="the row's own columns; null: only the prompt's are known"

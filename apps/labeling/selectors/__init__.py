@@ -24,11 +24,13 @@ from apps.labeling.models import (
     Decision,
     Guideline,
     LabelingSettings,
+    RunAnswer,
     Skip,
     Slot,
+    Task,
     Vote,
 )
-from measures.messages import Messages
+from measures.messages import Message, Messages
 
 REMAINING_CAP = 1_000  # counting further would cost more than the number is worth
 _REMAINING_SECONDS = 60
@@ -301,6 +303,43 @@ def as_answered(vote: Answer) -> AnsweredPair:
     a, b = task.response_a.messages, task.response_b.messages
     left, right = (b, a) if vote.left_is == "b" else (a, b)
     return AnsweredPair(vote=vote, prompt=task.prompt.messages, left=left, right=right)
+
+
+def run_answer(answer: int) -> RunAnswer | None:
+    """What an answer says about the runs of agents of its pair."""
+    return RunAnswer.objects.filter(pk=answer).first()
+
+
+def run_totals(got: Any) -> dict[str, Any]:
+    """{left | right: tokens and cost of that run, as its import knows them}."""
+    vote = getattr(got, "vote", None)
+    task, left_is = (vote.task_id, vote.left_is) if vote else (got.task, got.left_is)
+    a, b = Task.objects.values_list("response_a__metadata", "response_b__metadata").get(pk=task)
+    known = [(one or {}).get("trajectory") or {} for one in (a, b)]
+    return dict(zip(("right", "left") if left_is == "b" else ("left", "right"), known, strict=True))
+
+
+def message_shown(
+    *, project: Project, annotator: User, slot: int, side: str, number: int
+) -> Message:
+    """A message of a pair that this annotator holds or has answered: of its `prompt`, or of the
+    answer that stood `left` or `right`. `Missing` for every other."""
+    held = (
+        Slot.objects.filter(pk=slot, project=project, annotator=annotator, task__kind__in=PAIRED)
+        .values_list(
+            *("left_is", "task__prompt__messages"),
+            *("task__response_a__messages", "task__response_b__messages"),
+        )
+        .first()
+    )
+    if held is not None and side in ("prompt", "left", "right"):
+        left_is, prompt, a, b = held
+        right, left = (a, b) if left_is == "b" else (b, a)
+        messages = {"prompt": prompt, "left": left, "right": right}[side]
+        if number < len(messages):
+            found: Message = messages[number]
+            return found
+    raise Missing("There is no such message of a pair of yours.")
 
 
 # --- comparisons, for those who read results -----------------------------------------------------

@@ -24,6 +24,7 @@ from apps.labeling.texts import (
     tools_from,
 )
 from measures.messages import Messages
+from measures.runs import calls_tools
 
 # Thousands of rows at once: ids in one go, rows by COPY.
 
@@ -506,7 +507,7 @@ class Load:
             Comparison,
             "id kind project_id prompt_id response_a_id response_b_id external_id batch state"
             " stratum priority shuffle overlap gold gold_explanation review_reason n_votes metadata"
-            " warning",
+            " warning of_agents",
             (
                 (
                     key,
@@ -528,6 +529,7 @@ class Load:
                     0,
                     _object_json(row.metadata),
                     row.warning,
+                    calls_tools(row.a.messages) or calls_tools(row.b.messages),
                 )
                 for key, row, shuffle, overlap in zip(ids, rows, shuffles, overlaps, strict=True)
             ),

@@ -40,6 +40,11 @@ class Questions:
     require_criteria: bool = False
     completion_votes: int = 0  # answers that earn a completion code
     due_on: date | None = None
+    outcome: bool = True  # of each run of an agent
+    first_error: bool = True
+    steps: bool = False
+    costs: bool = False  # are shown
+    run_lease_seconds: int = 3_600
     reasons: tuple[str, ...] = ()  # the chips
     criteria: tuple[Criterion, ...] = ()  # a row A / tie / B each
 
@@ -75,6 +80,11 @@ QUESTION_COLUMNS = (
     "require_criteria",
     "completion_votes",
     "due_on",
+    "ask_outcome",
+    "ask_first_error",
+    "ask_steps",
+    "show_costs",
+    "run_lease_seconds",
     "reasons",
     "criteria",
 )
@@ -122,6 +132,7 @@ class Lease:
     left: Messages = field(default_factory=list)
     right: Messages = field(default_factory=list)
     kind: str = Task.Kind.PAIR
+    of_agents: bool = False  # the answers are runs of agents, with steps
     responses: tuple[Messages, ...] = ()
     scale: Scale | None = None
     n_today: int = 0  # answers this annotator has given here since midnight UTC

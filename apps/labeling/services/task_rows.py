@@ -50,6 +50,7 @@ from apps.labeling.services.results import ImportReport, RowProblem, RowsRefused
 from apps.labeling.texts import fingerprint, loose_key, messages_from, tools_from
 from measures.messages import Messages, plain
 from measures.phrases import Phrases
+from measures.runs import calls_tools
 
 # Rows of tasks as they are given, checked one by one; each error names row and field.
 
@@ -478,7 +479,7 @@ class _Write:
             Task,
             "id project_id prompt_id kind external_id batch state stratum priority shuffle overlap"
             " gold gold_values gold_explanation review_reason warning n_votes metadata low high"
-            " low_label high_label",
+            " low_label high_label of_agents",
             (self._columns(*one) for one in zip(ids, rows, reasons, strict=True)),
         )
         rows_copy(
@@ -513,6 +514,7 @@ class _Write:
             *("", row.gold, given.explanation, reason[:300], given.warning, 0),
             None if given.metadata is None else json.dumps(given.metadata),
             *row.scale,
+            any(calls_tools(answer.messages) for answer in given.responses),
         )
 
 
