@@ -70,7 +70,8 @@ class Aligned:
 
 def aligned(left: Sequence[Step], right: Sequence[Step]) -> list[Aligned]:
     """Both runs in order, each step once. Steps that do the same stand beside each other; of those
-    between them, steps that call the same tools (with other arguments)."""
+    between them, steps that call the same tools (with other arguments), and then, in order, those
+    that one has in place of the other's."""
     rows: list[Aligned] = []
     acts = [[step.act for step in steps] for steps in (left, right)]
     matcher = SequenceMatcher(a=acts[0], b=acts[1], autojunk=False)
@@ -95,8 +96,10 @@ def _by_tools(left: Sequence[Step], right: Sequence[Step], a: range, b: range) -
         if tag == "equal":
             rows += [Aligned(a[i + k], b[j + k]) for k in range(i_end - i)]
         else:
-            rows += [Aligned(a[k], None) for k in range(i, i_end)]
-            rows += [Aligned(None, b[k]) for k in range(j, j_end)]
+            both = min(i_end - i, j_end - j)
+            rows += [Aligned(a[i + k], b[j + k]) for k in range(both)]
+            rows += [Aligned(a[k], None) for k in range(i + both, i_end)]
+            rows += [Aligned(None, b[k]) for k in range(j + both, j_end)]
     return rows
 
 

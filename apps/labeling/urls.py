@@ -85,6 +85,11 @@ urlpatterns = [
     path("<slug:slug>/comparisons/", comparisons.comparisons, name="comparisons"),
     path("<slug:slug>/comparisons/results/", comparisons.results_file, name="results_file"),
     path("<slug:slug>/comparisons/votes/", comparisons.votes_file, name="votes_file"),
+    path(
+        "<slug:slug>/comparisons/trajectories/",
+        comparisons.trajectories_file,
+        name="trajectories_file",
+    ),
     path("<slug:slug>/comparisons/bulk/", comparisons.bulk, name="bulk"),
     path("<slug:slug>/comparisons/views/", comparisons.views, name="views"),
     path("<slug:slug>/comparisons/ambiguous/", comparisons.ambiguous, name="ambiguous"),

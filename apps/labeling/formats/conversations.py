@@ -401,6 +401,8 @@ def atif_of(
     messages: Sequence[Mapping[str, Any]],
     *,
     agent: str,
+    version: str = "unknown",
+    model: str = "",
     tools: Sequence[Any] = (),
     session: str = "",
     extra: Mapping[str, Any] | None = None,
@@ -442,7 +444,8 @@ def atif_of(
                 }
             )
         steps.append(step)
-    about: dict[str, Any] = {"name": agent, "version": "unknown"}
+    about: dict[str, Any] = {"name": agent, "version": version}
+    about |= {"model_name": model} if model else {}
     if tools:
         about["tool_definitions"] = list(tools)
     made: dict[str, Any] = {"schema_version": "ATIF-v1.7", "agent": about, "steps": steps}

@@ -367,6 +367,7 @@ class ShownVote:
     slot_kind: str
     guideline: int | None  # version it was cast under; imported votes have none
     cast_at: datetime
+    runs: RunAnswer | None = None  # what it says about its runs of agents
 
 
 def state_counts(*, project: Project) -> dict[str, int]:
@@ -405,6 +406,9 @@ def votes_shown(*, comparison: Comparison, with_names: bool) -> list[ShownVote]:
     asked = settings_get(project=comparison.project).criteria
     labels = {criterion["key"]: criterion["label"] for criterion in asked}
     numbers: dict[int, int] = {}
+    of_runs = RunAnswer.objects.in_bulk(
+        RunAnswer.objects.filter(answer__task=comparison.pk).values_list("pk", flat=True)
+    )
     shown = []
     for vote in votes:
         number = numbers.setdefault(vote.annotator_id, len(numbers) + 1)
@@ -431,6 +435,7 @@ def votes_shown(*, comparison: Comparison, with_names: bool) -> list[ShownVote]:
                 slot_kind=vote.slot.kind,
                 guideline=vote.guideline.version if vote.guideline else None,
                 cast_at=vote.cast_at,
+                runs=of_runs.get(vote.pk),
             )
         )
     return shown

@@ -54,6 +54,11 @@ class Message(Answered):
 
     role: str
     content: str
+    reasoning_content: str | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+    tool_call_id: str | None = None
+    name: str | None = None
+    error: bool | None = None
 
 
 _MESSAGES = _each(Message)
