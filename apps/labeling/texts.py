@@ -244,6 +244,10 @@ def messages_json(messages: Messages) -> str:
 
 
 def excerpt(messages: Messages, length: int = 140) -> str:
-    """The beginning of the last turn on one line, for lists."""
-    text = _BLANKS.sub(" ", said(messages[-1])[: 4 * length]).strip() or EMPTY
+    """The beginning of the last turn on one line, for lists; what a tool gave back last says less
+    than what was asked."""
+    turn = messages[-1]
+    if turn["role"] == "tool":
+        turn = next((m for m in reversed(messages) if m["role"] == "user"), turn)
+    text = _BLANKS.sub(" ", said(turn)[: 4 * length]).strip() or EMPTY
     return text if len(text) <= length else text[: length - 1].rstrip() + "…"
