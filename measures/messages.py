@@ -35,6 +35,15 @@ def said(message: Mapping[str, Any]) -> str:
     return "\n".join(part for part in (message.get("reasoning_content"), text, *calls) if part)
 
 
+def recognised(message: Mapping[str, Any]) -> str:
+    """What a message says for comparing texts: two images with the same words beside them are not
+    the same."""
+    if "](image:" not in message["content"]:
+        return said(message)
+    named = IMAGE.sub(lambda found: f"[{found[1]} {found[2][:16]}]", message["content"])
+    return said({**message, "content": named})
+
+
 def call_said(call: Mapping[str, Any]) -> str:
     """A call of a tool on one line: `name({"x": 1})`."""
     name, given = call["function"]["name"], call["function"]["arguments"]

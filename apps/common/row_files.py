@@ -154,10 +154,14 @@ def _as_json(array: pa.Array, of: pa.DataType) -> pa.Array:
     return pa.ExtensionArray.from_storage(of, array)
 
 
-def parquet_write(rows: Iterable[Row], schema: pa.Schema, file: IO[bytes]) -> None:
+def parquet_write(rows: Iterable[Row], schema: pa.Schema, file: IO[bytes]) -> int:
+    """Returns how many rows there were."""
+    n = 0
     with pq.ParquetWriter(file, schema) as writer:
         for part in _parts(rows):
             writer.write_table(rows_table(part, schema))
+            n += len(part)
+    return n
 
 
 def both_write(

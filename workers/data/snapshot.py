@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from measures.messages import Message, Messages, written
+from measures.messages import IMAGE, Message, Messages, written
 from workers.contract.events import Fault, RecipeError
 from workers.contract.jobs import PEOPLE
 
@@ -319,6 +319,9 @@ def _message(message: dict[str, Any], name: str, where: str) -> Message:
     """A message with what it has beside its text (`PARTS`), as chat templates read it. Columns that
     a file has for all messages alike are null where one has none."""
     kept = {"role": message["role"], "content": message["content"]}
+    if "](image:" in message["content"] and IMAGE.search(message["content"]):
+        told = f"field '{name}' holds an image; this recipe reads text alone"
+        raise _bad(where, f"{told}. Freeze a dataset without the prompts that have images")
     if len(message) == 2:
         return kept
     kept |= {part: message[part] for part in PARTS if message.get(part)}

@@ -8,6 +8,7 @@ from apps.labeling.models.finding import (
     SearchDocument,
     SearchPending,
 )
+from apps.labeling.models.images import StoredImage
 from apps.labeling.models.people import (
     Annotator,
     Guideline,
@@ -83,6 +84,7 @@ __all__ = [
     "SearchPending",
     "Skip",
     "Slot",
+    "StoredImage",
     "Task",
     "TaskItem",
     "Vote",

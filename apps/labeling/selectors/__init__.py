@@ -11,7 +11,7 @@ from django.db.models import Count, Q, QuerySet
 from django.template.loader import render_to_string
 from django.utils import timezone
 
-from apps.accounts.models import Project, User
+from apps.accounts.models import Membership, Project, User
 from apps.common.errors import Missing
 from apps.common.kept import kept_while_worth
 from apps.labeling.models import (
@@ -27,6 +27,7 @@ from apps.labeling.models import (
     RunAnswer,
     Skip,
     Slot,
+    StoredImage,
     Task,
     Vote,
 )
@@ -303,6 +304,26 @@ def as_answered(vote: Answer) -> AnsweredPair:
     a, b = task.response_a.messages, task.response_b.messages
     left, right = (b, a) if vote.left_is == "b" else (a, b)
     return AnsweredPair(vote=vote, prompt=task.prompt.messages, left=left, right=right)
+
+
+def image_for(*, user: User, sha256: str) -> StoredImage | None:
+    """An image that a project of this person holds."""
+    mine = Membership.objects.filter(user=user).values("project")
+    return StoredImage.objects.filter(sha256=sha256, project__in=mine).first()
+
+
+def image_in(*, project: str, sha256: str) -> StoredImage | None:
+    return StoredImage.objects.filter(project=project, sha256=sha256).first()
+
+
+def image_looks(*, project: Project) -> dict[str, int]:
+    """64 bits of what each image looks like, by its hash."""
+    return dict(StoredImage.objects.filter(project=project).values_list("sha256", "look"))
+
+
+def images_of(*, project: Project) -> QuerySet[StoredImage]:
+    """Newest first."""
+    return StoredImage.objects.filter(project=project).order_by("-created_at", "-pk")
 
 
 def run_answer(answer: int) -> RunAnswer | None:

@@ -23,7 +23,7 @@ from apps.labeling.texts import (
     messages_json,
     tools_from,
 )
-from measures.messages import Messages
+from measures.messages import Messages, images_in
 from measures.runs import calls_tools
 
 # Thousands of rows at once: ids in one go, rows by COPY.
@@ -191,7 +191,7 @@ def row_from(number: int, given: Any, max_overlap: int) -> ComparisonRow:
         external_id=_text(given, "id", _LONGEST_ID, allow_number=True),
         prompt=prompt,
         prompt_hash=fingerprint(prompt, tools),
-        group=group or loose_key(prompt),
+        group=group or image_group(prompt) or loose_key(prompt),
         has_own_group=not group,
         a=a,
         b=b,
@@ -239,6 +239,12 @@ def _messages(given: Mapping[str, Any], name: str, *, role: str) -> Messages:
         return messages_from(given[name], role=role)
     except BadMessages as error:
         raise BadField(name, str(error)) from None
+
+
+def image_group(prompt: Messages) -> str:
+    """Questions about one image belong together, or splits would share it."""
+    first = next(images_in(prompt), "")
+    return f"image {first}" if first else ""
 
 
 def _tools(given: Any) -> list[dict[str, Any]] | None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from apps.snapshots.assembling.material import BY_RULING, Pair, SplitLine
 from measures.duplicates import normalise
-from measures.messages import Messages, said
+from measures.messages import Messages, recognised
 
 Row = dict[str, Any]
 
@@ -47,9 +47,9 @@ def argument_text(
     prompt: Sequence[Mapping[str, Any]], response: Sequence[Mapping[str, Any]]
 ) -> str:
     """What a response is recognised by: its normalised text, after the prompt where it is short."""
-    text = normalise("\n".join(said(message) for message in response))
+    text = normalise("\n".join(recognised(message) for message in response))
     if len(text.split()) < _RECOGNISABLE_WORDS:
-        asked = normalise("\n".join(said(message) for message in prompt))
+        asked = normalise("\n".join(recognised(message) for message in prompt))
         text = f"{asked}\0{text}"
     return text
 
@@ -57,7 +57,7 @@ def argument_text(
 def prompt_text(prompt: Sequence[Mapping[str, Any]]) -> str:
     """What a prompt is recognised by: its normalised turns. System messages are left out, since
     many prompts share one and are not alike for that."""
-    asked = [said(message) for message in prompt if message["role"] != "system"]
+    asked = [recognised(message) for message in prompt if message["role"] != "system"]
     return normalise("\n".join(asked))
 
 

@@ -4,12 +4,15 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from apps.common.errors import DomainError
 from apps.common.row_files import JSON_LIST
+from apps.labeling.selectors import image_in
+from apps.labeling.services.images import image_content
 from apps.snapshots.assembling.rows import Row
 from apps.snapshots.formats.votes_behind import (
     VotesBehind,
@@ -18,7 +21,7 @@ from apps.snapshots.formats.votes_behind import (
     vote_rows,
 )
 from apps.snapshots.models import Snapshot
-from measures.messages import said, written
+from measures.messages import IMAGE, images_in, said, written
 from measures.ranking import groups_of, ranking_of
 
 # Forms that turn each row of a preference file into one row or two.
@@ -74,6 +77,38 @@ def soft_row(row: Row, probability: float) -> Row:
         "rejected": row["rejected"],
         "probability": probability,
     } | about(row)
+
+
+IMAGES = pa.list_(pa.struct([("bytes", pa.binary()), ("path", pa.string())]))
+
+
+def image_row(row: Row, content: Callable[[str], bytes]) -> Row:
+    """TRL's form for models that see: parts in the prompt, the images of all of it in order beside
+    it. `DomainError` where an answer holds an image, which TRL's trainers do not take."""
+    for side in ("chosen", "rejected"):
+        if any(images_in(row[side])):
+            raise DomainError(
+                f"An answer of comparison {row['comparison']} holds an image; trainers take images "
+                "in prompts alone.",
+                code="image_in_answer",
+                field="shape",
+            )
+    found = [{"bytes": content(sha256), "path": sha256[:16]} for sha256 in images_in(row["prompt"])]
+    prompt = [{**message, "content": _blocks(message["content"])} for message in row["prompt"]]
+    return row | {"prompt": prompt, "images": found}
+
+
+def _blocks(text: str) -> list[dict[str, str]]:
+    blocks: list[dict[str, str]] = []
+    at = 0
+    for found in IMAGE.finditer(text):
+        if before := text[at : found.start()].strip():
+            blocks.append({"type": "text", "text": before})
+        blocks.append({"type": "image"})
+        at = found.end()
+    if rest := text[at:].strip():
+        blocks.append({"type": "text", "text": rest})
+    return blocks or [{"type": "text", "text": text}]
 
 
 def about(row: Row) -> dict[str, Any]:
@@ -204,6 +239,8 @@ class Shape:
     keeps: bool = True
     # Rows of the form for a row of the file, where that is the same everywhere.
     per_row: int | None = 1
+    # Holds bytes, which only Parquet can.
+    binary: bool = False
 
     def schema(self, frozen: pa.Schema) -> pa.Schema:
         """Columns of the form, of a file whose frozen columns are `frozen`."""
@@ -228,6 +265,15 @@ def shape_get(key: str, *, kind: str) -> Shape:
 
 def shapes_for(kind: str) -> list[Shape]:
     return [shape for shape in SHAPES.values() if kind in shape.kinds]
+
+
+def _image_bytes(project: str, sha256: str) -> bytes:
+    found = image_in(project=project, sha256=sha256)
+    if found is None:
+        raise DomainError(
+            f"The image {sha256[:12]}… is no longer in the project.", code="image_missing"
+        )
+    return image_content(found)
 
 
 def _each(change: Callable[[Row], Row]) -> Callable[[SourceFiles], Iterator[Row]]:
@@ -308,6 +354,18 @@ _SHAPES = (
         rows_of=_each(implicit_row),
         adds={"chosen": MESSAGES, "rejected": MESSAGES},
         removes=frozenset({"prompt"}),
+    ),
+    Shape(
+        key="images",
+        title="With images, Parquet",
+        purpose="TRL's DPOTrainer for models that see: the prompt in parts, its images beside it "
+        "as `datasets` decodes them. Parquet and the folder only.",
+        kinds=frozenset({PREFERENCES}),
+        rows_of=lambda source: (
+            image_row(row, partial(_image_bytes, source.snapshot.project_id)) for row in source.rows
+        ),
+        adds={"prompt": JSON_LIST, "chosen": MESSAGES, "rejected": MESSAGES, "images": IMAGES},
+        binary=True,
     ),
     Shape(
         key="kto",

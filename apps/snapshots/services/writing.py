@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from apps.accounts.models import Project
 from apps.common.errors import Missing
-from apps.common.row_files import both_write, first_and_all, scratch_file
+from apps.common.row_files import both_write, first_and_all, parquet_write, scratch_file
 from apps.labeling.models import Comparison
-from apps.labeling.selectors import pool_of
+from apps.labeling.selectors import image_looks, pool_of
 from apps.snapshots import progress
 from apps.snapshots.assembling.gate import Proof, prove, require_clean
 from apps.snapshots.assembling.material import BY_RULING, Assembly, SplitLine
@@ -225,6 +225,7 @@ def _proved(
         split_by=str(assembly.counts["split_by"]),
         rulings=ruling_facts(project, ruled),
         barred=barred,
+        looks=image_looks(project=project),
     )
     require_clean(proof)
     return proof
@@ -273,7 +274,9 @@ def folder_zipped(
                     continue
                 fields = schema(snapshot, split, shape)
                 columns = columns if len(columns) else fields
-                rows[split] = _split_write(archive, stem, split, found, fields)
+                rows[split] = _split_write(
+                    archive, stem, split, found, fields, lines_too=not shape.binary
+                )
             if not rows:
                 raise Missing(
                     f"No split has a row in this form ({shape.title}).", code="empty_export"
@@ -294,11 +297,20 @@ def folder_zipped(
 
 
 def _split_write(
-    archive: zipfile.ZipFile, stem: str, split: str, rows: Iterable[Row], schema: pa.Schema
+    archive: zipfile.ZipFile,
+    stem: str,
+    split: str,
+    rows: Iterable[Row],
+    schema: pa.Schema,
+    *,
+    lines_too: bool,
 ) -> int:
     with scratch_file() as table:
-        with archive.open(_entry(f"{stem}/{split}.jsonl"), "w") as lines:
-            n = both_write(rows, schema, lines=lines, table=table)
+        if not lines_too:
+            n = parquet_write(rows, schema, table)
+        else:
+            with archive.open(_entry(f"{stem}/{split}.jsonl"), "w") as lines:
+                n = both_write(rows, schema, lines=lines, table=table)
         table.seek(0)
         with archive.open(_entry(f"{stem}/parquet/{split}.parquet"), "w") as target:
             shutil.copyfileobj(table, target)

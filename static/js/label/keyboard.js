@@ -86,6 +86,7 @@
     k: () => concord.runs?.go(-1),
     v: () => concord.runs?.open(),
     e: () => concord.runs?.wrong(),
+    m: () => concord.images?.enlarge(),
     y: () => document.querySelector("[data-yes-no] input:checked, [data-yes-no] input")?.focus(),
     p: () => {
       const prompt = document.querySelector("[data-prompt]");
