@@ -366,3 +366,13 @@ def test_bad_tools_are_refused_by_name(project: Project) -> None:
 def test_an_image_is_said_by_its_alternative_text() -> None:
     text = f"See ![two cats](image:{'a' * 64}) and ![](image:{'b' * 64})."
     assert said({"role": "user", "content": text}) == "See [two cats] and [image]."
+
+
+def test_lines_of_many_megabytes_are_lines(tmp_path: Path) -> None:
+    """The kind of a file is seen by its first line, however long that is."""
+    long = LOOKED | {
+        "observation": {"results": [{"source_call_id": "c1", "content": "x" * 300_000}] * 20}
+    }
+    layout, rows = read(tmp_path, atif(ASKED, long, TOLD), atif(ASKED, long, LOOKED, TOLD))
+    assert layout == "trajectories"
+    assert one(rows)["prompt"][0]["role"] == "user"
