@@ -277,3 +277,30 @@ def test_what_was_said_is_exported_with_the_votes_and_the_runs_as_atif(
     assert read.model == "model-x"
     page = client.get(f"/p/{project.slug}/comparisons/{lease.task}/").content.decode()
     assert "first wrong step 3" in page
+
+
+def test_a_criterions_definition_stands_beside_its_row(
+    project: Project, ada: User, ana: User, client: Client
+) -> None:
+    client.force_login(ada)
+    address = f"/p/{project.slug}/settings/"
+    services.labeling_settings_update(
+        project=project,
+        by=ada,
+        criteria=[
+            {"key": "safe", "label": "Safer", "definition": "1: harms nobody.\n5: <b>asks</b>"}
+        ],
+        acknowledge_guidelines=False,
+    )
+    form = client.get(address).content.decode()
+    assert "safe: Safer | 1: harms nobody." in form
+    pair_of_runs(project)
+    client.force_login(ana)
+    page = client.get(f"/p/{project.slug}/label/").content.decode()
+    assert "1: harms nobody. 5: &lt;b&gt;asks&lt;/b&gt;" in page
+    with pytest.raises(DomainError, match="at most 600"):
+        services.labeling_settings_update(
+            project=project,
+            by=ada,
+            criteria=[{"key": "safe", "label": "Safer", "definition": "x" * 601}],
+        )

@@ -28,6 +28,7 @@ class MessageOut(Schema):
 class CriterionOut(Schema):
     key: str
     label: str
+    definition: str = Field("", description="what it means; shown beside the row")
 
 
 class AsksOut(Schema):

@@ -176,16 +176,20 @@ class LinesField(forms.CharField):
 
 
 class CriteriaField(LinesField):
-    """Criteria, `key: Label` to a line; a label alone gets a key made from it."""
+    """Criteria, `key: Label | definition` to a line; a label alone gets a key made from it."""
 
     def line(self, entry: dict[str, str]) -> str:
-        return f"{entry['key']}: {entry['label']}"
+        more = f" | {entry['definition']}" if entry.get("definition") else ""
+        return f"{entry['key']}: {entry['label']}{more}"
 
     def entry(self, line: str) -> dict[str, str]:
-        key, colon, label = line.partition(":")
+        named, _, definition = line.partition("|")
+        more = {"definition": definition.strip()} if definition.strip() else {}
+        key, colon, label = named.strip().partition(":")
         if colon:
-            return {"key": key.strip(), "label": label.strip()}
-        return {"key": re.sub(r"[^a-z0-9]+", "_", slugify(line)).strip("_")[:32], "label": line}
+            return {"key": key.strip(), "label": label.strip()} | more
+        made = re.sub(r"[^a-z0-9]+", "_", slugify(key)).strip("_")[:32]
+        return {"key": made, "label": key} | more
 
 
 class LabelingSettingsForm(PresetForm):
@@ -194,8 +198,9 @@ class LabelingSettingsForm(PresetForm):
 
     criteria = CriteriaField(
         label="Criteria",
-        help_text="One to a line: key: Label. Each is a row A / tie / B under the answers. The "
-        "key is what exports call it; keep it when you change the label.",
+        help_text="One to a line: key: Label | definition. Each is a row A / tie / B under the "
+        "answers; its definition, with examples of either side, is shown beside it. The key is "
+        "what exports call it; keep it when you change the label.",
     )
     reasons = LinesField(label="Reasons", help_text="One to a line; each becomes a chip.")
     constraint_phrases = LinesField(

@@ -266,6 +266,7 @@ class CriterionTick:
 class CriterionRow:
     name: str  # of the form's field
     label: str
+    definition: str
     ticks: list[CriterionTick]
 
 
@@ -372,6 +373,7 @@ def _row(criterion: Criterion, given: Given) -> CriterionRow:
     return CriterionRow(
         f"{CRITERION}{criterion.key}",
         criterion.label,
+        criterion.definition,
         [
             CriterionTick(value, letter, key, tone, value == chosen)
             for value, letter, key, tone in (

@@ -24,6 +24,7 @@ class Criterion:
 
     key: str
     label: str
+    definition: str = ""  # what it means, with examples of either side
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class Questions:
             return cls.of(LabelingSettings())
         *switches, reasons, criteria = (row[name] for name in QUESTION_COLUMNS)
         rows = json.loads(criteria) if isinstance(criteria, str) else criteria
-        shown = tuple(Criterion(row["key"], row["label"]) for row in rows)
+        shown = tuple(Criterion(**row) for row in rows)
         return cls(*[*switches, tuple(reasons), shown])
 
 

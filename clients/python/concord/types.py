@@ -66,10 +66,11 @@ _MESSAGES = _each(Message)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Criterion(Answered):
-    """Something each answer is compared on by itself."""
+    """Something each answer is compared on by itself; definition: what it means."""
 
     key: str
     label: str
+    definition: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
