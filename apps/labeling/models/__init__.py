@@ -44,10 +44,18 @@ from apps.labeling.models.votes import (
     DiscardedVote,
     Vote,
 )
+from apps.labeling.models.writing import (
+    INSTRUCTION,
+    WritingBatch,
+    WrittenDraft,
+    WrittenText,
+    WrittenVersion,
+)
 
 __all__ = [
     "AUDIT_SEED",
     "CLOSED_IDS",
+    "INSTRUCTION",
     "MODEL_NAME",
     "MOST_POINTS",
     "MOST_RESPONSES",
@@ -84,5 +92,9 @@ __all__ = [
     "Task",
     "TaskItem",
     "Vote",
+    "WritingBatch",
+    "WrittenDraft",
+    "WrittenText",
+    "WrittenVersion",
     "reason_chips",
 ]
