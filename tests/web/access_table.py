@@ -506,6 +506,9 @@ def api_batch(world: World) -> dict[str, Any]:
     return {"batch": batch_make(world.project).pk}
 
 
+API_TEXT = "/projects/{slug}/writing/texts/{text}"
+ASKED = {"name": "Answers", "prompts": [{"prompt": "Why?"}]}
+SUBMITTED = {"body": "x", "idempotency_key": "k"}
 VERDICT = {"version": 1, "verdict": "accepted"}
 NOT_THEIRS = {ANNOTATOR: 404}  # another's text is as unknown to them as one that there is not
 WRITING = [
@@ -522,6 +525,22 @@ WRITING = [
     page("labeling:writing_new", STAFF),
     page("labeling:writing_batch", READERS, args=batch_id),
     post("labeling:writing_state", STAFF, args=batch_id, data={"action": "close"}),
+    api("GET /projects/{slug}/writing", READERS),
+    api("POST /projects/{slug}/writing", STAFF, data=ASKED, ok=201),
+    api("GET /projects/{slug}/writing/batches/{batch}", READERS, args=api_batch),
+    api(
+        "PATCH /projects/{slug}/writing/batches/{batch}",
+        STAFF,
+        args=api_batch,
+        data={"is_open": False},
+    ),
+    api("GET /projects/{slug}/writing/texts", READERS),
+    api("POST /projects/{slug}/writing/next", LABELERS),
+    # a text that is not in one's hands is neither drafted nor submitted
+    api(f"PUT {API_TEXT}/draft", LABELERS, args=api_text, data={"body": "x"}, ok=409),
+    api(f"POST {API_TEXT}/submit", LABELERS, args=api_text, data=SUBMITTED, ok=409),
+    api(f"POST {API_TEXT}/skip", LABELERS, args=api_text, ok=204),
+    api(f"POST {API_TEXT}/review", READERS, args=api_text, data=VERDICT),
 ]
 
 AGREEMENT = [
