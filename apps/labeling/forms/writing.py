@@ -100,6 +100,8 @@ class BatchForm(forms.Form):
     def __init__(self, *args: Any, project: Project, topics: list[str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.project = project
+        for name in ("source", "lines", "file", "own_most", "n_prompts", "per_task"):
+            self.fields[name].hide_optional = True  # needed or not by what is chosen above
         self.fields["own_topic"].choices = [("", "any"), *((one, one) for one in topics)]
 
     def fields_for_service(self) -> dict[str, Any]:

@@ -104,6 +104,11 @@ class ProjectWork:
         return bool(self.writing and (self.writing.n_held or self.writing.n_free))
 
     @property
+    def only_writes(self) -> bool:
+        """Nothing is to be labeled here, and texts are to be written or reviewed."""
+        return bool(self.writing and self.nothing and self.nothing.code == "empty")
+
+    @property
     def holds(self) -> bool:
         """A pair is in hand and can be gone on with."""
         return self.leased_until is not None and self.nothing is None
@@ -157,7 +162,8 @@ def project_work(membership: Membership, user: User) -> ProjectWork:
         project=project,
         role=membership.get_role_display(),
         n_today=status.n_today,
-        n_total=selectors.answers_count(project=project, annotator=user),
+        n_total=selectors.answers_count(project=project, annotator=user)
+        + reads.mine(project=project, user=user).count(),
         n_left=n_free + (status.leased_until is not None),
         cap=status.eligibility.daily_cap or 0,
         leased_until=status.leased_until,

@@ -458,7 +458,8 @@ def text_submit(
             source=source,
         )
         Slot.objects.filter(pk=place.slot_id).update(state=Slot.State.DONE, leased_until=None)
-        if not locked.versions.filter(author=author).exclude(pk=version.pk).exists():
+        before = locked.versions.filter(author=author).exclude(pk=version.pk)
+        if source != AnyAnswer.Source.SIMULATED and not before.exists():
             values = {"project_id": held.project, "annotator_id": author.pk}
             cursor.execute(sql.COUNT_TODAY, values)
         WrittenDraft.objects.filter(text=text, author=author).delete()
