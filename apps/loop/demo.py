@@ -354,7 +354,7 @@ def _writing(project: Project, people: dict[str, User], say: Say) -> None:
     """A few texts to write in every state: free, waiting for a review, accepted and sent back."""
     if has_writing(project):
         return
-    with stage_timed(project, "writing", say, "asking for a few texts to write"), atomic():
+    with atomic():
         batch = writing_batch_create(
             project=project,
             by=people["emil"],

@@ -264,7 +264,7 @@ class Migration(migrations.Migration):
                         base_field=models.CharField(max_length=200),
                         blank=True,
                         default=list,
-                        help_text="what the scans found when it was submitted",
+                        help_text="what the scans found when it was submitted: kind:excerpt, phrase:phrase",
                         size=None,
                     ),
                 ),
@@ -304,7 +304,7 @@ class Migration(migrations.Migration):
                         choices=[
                             ("accepted", "accepted"),
                             ("edited", "accepted with an edit"),
-                            ("rejected", "rejected"),
+                            ("rejected", "sent back"),
                         ],
                         default="",
                         max_length=8,

@@ -460,8 +460,8 @@ def text_submit(
         Slot.objects.filter(pk=place.slot_id).update(state=Slot.State.DONE, leased_until=None)
         before = locked.versions.filter(author=author).exclude(pk=version.pk)
         if source != AnyAnswer.Source.SIMULATED and not before.exists():
-            values = {"project_id": held.project, "annotator_id": author.pk}
-            cursor.execute(sql.COUNT_TODAY, values)
+            counted: dict[str, Any] = {"project_id": held.project, "annotator_id": author.pk}
+            cursor.execute(sql.COUNT_TODAY, counted)
         WrittenDraft.objects.filter(text=text, author=author).delete()
         if batch.review == Review.NONE and not warnings:
             locked.state = State.ACCEPTED
@@ -541,7 +541,7 @@ def text_review(
         .filter(pk=text)
         .first()
     )
-    role = found and _role(found.project_id, reviewer)
+    role = _role(found.project_id, reviewer) if found else None
     if found is None or role is None:
         raise Missing(gettext("There is no such text."), field="text")
     batch = found.batch

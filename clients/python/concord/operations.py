@@ -1084,6 +1084,10 @@ WRITING = "/projects/{slug}/writing"
 WRITTEN = WRITING + "/texts/{text}"
 
 
+def _text(project: str, text: int) -> dict[str, str | int]:
+    return {"slug": project, "text": text}
+
+
 def writing_list(project: str) -> Operation[tuple[types.WritingBatch, ...]]:
     return Operation("GET", WRITING, _each(types.WritingBatch), {"slug": project})
 
@@ -1122,7 +1126,7 @@ def writing_draft(
     project: str, text: int, body: Mapping[str, Any]
 ) -> Operation[types.WritingDraft]:
     """A second time the draft is what it is."""
-    names = {"slug": project, "text": text}
+    names = _text(project, text)
     return Operation("PUT", WRITTEN + "/draft", types.WritingDraft.read, names, body=body)
 
 
@@ -1130,12 +1134,12 @@ def writing_submit(
     project: str, text: int, body: Mapping[str, Any]
 ) -> Operation[types.WrittenVersion]:
     """The key in the body submits once."""
-    names = {"slug": project, "text": text}
+    names = _text(project, text)
     return Operation("POST", WRITTEN + "/submit", types.WrittenVersion.read, names, body=body)
 
 
 def writing_skip(project: str, text: int, reason: str) -> Operation[None]:
-    names, body = {"slug": project, "text": text}, {"reason": reason}
+    names, body = _text(project, text), {"reason": reason}
     return Operation("POST", WRITTEN + "/skip", lambda _: None, names, body=body)
 
 
@@ -1143,7 +1147,7 @@ def writing_review(
     project: str, text: int, body: Mapping[str, Any]
 ) -> Operation[types.WrittenText]:
     """The same verdict of the same person again changes nothing."""
-    names = {"slug": project, "text": text}
+    names = _text(project, text)
     return Operation("POST", WRITTEN + "/review", types.WrittenText.read, names, body=body)
 
 

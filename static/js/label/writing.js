@@ -84,9 +84,7 @@
   const leave = () => {
     if (sending || field.value === stored) return;
     stored = field.value;
-    fetch(form.dataset.draft, { method: "POST", body: new FormData(form), keepalive: true }).catch(
-      () => {},
-    );
+    fetch(form.dataset.draft, { method: "POST", body: new FormData(form), keepalive: true }).catch(() => {});
   };
   addEventListener("pagehide", leave);
   document.addEventListener("visibilitychange", () => {
