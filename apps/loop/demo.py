@@ -61,7 +61,7 @@ DESCRIPTION = (
     "Which argument is more convincing? 2,200 pairs of web arguments with the votes of 2,134 "
     "people (UKPConvArg1, Habernal & Gurevych 2016, CC-BY 4.0)."
 )
-# What people are asked to write, and what Ana wrote and Rita said of it: ours, CC0.
+# What people are asked to write, and what Ada wrote and Rita said of it: ours, CC0.
 ASKED = (
     "Should shops be closed on Sundays?",
     "Should pupils wear a school uniform?",
@@ -366,13 +366,13 @@ def _writing(project: Project, people: dict[str, User], say: Say) -> None:
             most_characters=2_000,
         )
         for body, verdict in WRITTEN:
-            got = writing_lease_next(project=project, annotator=people["ana"])
-            if not isinstance(got, Lease):  # she has guidelines to read first
+            got = writing_lease_next(project=project, annotator=people["ada"])
+            if not isinstance(got, Lease):  # an admin has no guidelines to read first
                 break
             text = text_of_lease(got)
             text_submit(
                 text=text.pk,
-                author=people["ana"],
+                author=people["ada"],
                 body=body,
                 idempotency_key=f"demo.{text.pk}",
                 source=Vote.Source.SIMULATED,
