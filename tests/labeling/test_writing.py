@@ -494,6 +494,20 @@ def test_a_text_sent_back_goes_to_others_where_its_author_is_gone(
     assert (version.number, version.author) == (2, rita)
 
 
+def test_a_text_sent_back_goes_to_others_where_its_author_lets_the_time_pass(
+    project: Project, ana: User, ben: User, rita: User
+) -> None:
+    batch_make(project, prompts=ROWS[:1])
+    text = taken(project, ana)
+    submitted(text, ana)
+    review(text, rita, "rejected", reason="Longer.")
+    lapse(text.slot_id)
+    again = taken(project, ben)
+    assert (again.pk, again.state, again.author) == (text.pk, "open", None)
+    refused("lease_lost", services.draft_save, text=text.pk, author=ana, body="Late")
+    assert submitted(again, ben, "Longer now.").number == 2
+
+
 def test_one_of_two_reviewers_is_first(project: Project, ana: User, rita: User, ada: User) -> None:
     batch_make(project)
     text = taken(project, ana)
@@ -731,3 +745,75 @@ def test_the_guidelines_lead_back_to_the_text(
     sent = {"version": "2", "back_to": "write"}
     done = client.post(f"{ROOT}/guidelines/acknowledge/", sent)
     assert done["Location"] == f"{ROOT}/write/"
+
+
+def test_the_api_asks_writes_submits_and_reviews(
+    project: Project, ana: User, rita: User, emil: User, ada: User, signed_in: SignIn
+) -> None:
+    api = f"/api/v1/projects/{project.slug}/writing"
+
+    def send(user: User, path: str, given: dict[str, Any], method: str = "post") -> Any:
+        ask = getattr(signed_in(user), method)
+        return ask(f"{api}{path}", given, content_type="application/json")
+
+    asked = {"name": "Answers", "prompts": [{"prompt": "Why?", "id": 7}, {"prompt": "How?"}]}
+    batch = send(emil, "", asked).json()
+    assert batch["texts"]["open"] == 2
+    text = send(ana, "/next", {}).json()["text"]
+    assert text["prompt"] == [{"role": "user", "content": "Why?"}]
+    draft = send(ana, f"/texts/{text['text']}/draft", {"body": "Half"}, "put").json()
+    assert draft["number"] == 1
+    stale = send(ana, f"/texts/{text['text']}/draft", {"body": "Other"}, "put")
+    assert (stale.status_code, stale.json()["code"]) == (409, "draft_newer")
+    given = {"body": "Because of 8.8.8.8.", "idempotency_key": text["key"]}
+    warned = send(ana, f"/texts/{text['text']}/submit", given)
+    assert (warned.status_code, warned.json()["code"]) == (409, "personal_data")
+    done = send(ana, f"/texts/{text['text']}/submit", given | {"confirm_personal": True}).json()
+    assert (done["version"], done["state"], done["replayed"]) == (1, "waiting", False)
+    [listed] = signed_in(rita).get(f"{api}/texts?state=waiting").json()["items"]
+    assert (listed["author"], len(listed["warnings"])) == (None, 1)
+    assert signed_in(ada).get(f"{api}/texts").json()["items"][0]["author"] == ana.pk
+    own = send(ana, f"/texts/{text['text']}/review", {"version": 1, "verdict": "accepted"})
+    assert own.status_code == 403
+    verdict = {"version": 1, "verdict": "edited", "body": "Because."}
+    reviewed = send(rita, f"/texts/{text['text']}/review", verdict).json()
+    assert (reviewed["state"], reviewed["version"], reviewed["body"]) == ("accepted", 2, "Because.")
+    closed = send(emil, f"/batches/{batch['id']}", {"is_open": False}, "patch").json()
+    assert closed["is_open"] is False
+    assert send(ana, "/next", {}).json()["nothing"]["code"] == "yours_done"
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"name": "a\x00"}, "name"),
+        ({"prompts": [{"prompt": "Why?", "topic": 3}]}, "prompts"),
+        ({"prompts": [{"prompt": "Why?", "id": "a\x00"}]}, "prompts"),
+        ({"prompts": [{"prompt": "Why?", "id": {"a": 1}}]}, "prompts"),
+        ({"prompts": [], "own_prompts": 5, "own_topic": "a\x00"}, "prompts"),
+        ({"instruction": "a\x00"}, "instruction"),
+        ({"per_task": 10**30}, "per_task"),
+        ({"most_characters": 10**30}, "most_characters"),
+    ],
+)
+def test_what_no_database_holds_is_refused_by_its_field(
+    project: Project, emil: User, signed_in: SignIn, given: dict[str, Any], field: str
+) -> None:
+    asked = {"name": "Answers", "prompts": [{"prompt": "Why?"}]} | given
+    answer = signed_in(emil).post(
+        f"/api/v1/projects/{project.slug}/writing", asked, content_type="application/json"
+    )
+    assert 400 <= answer.status_code < 500
+    assert (answer.json()["field"] or "").startswith(field), answer.json()
+
+
+@pytest.mark.parametrize("milliseconds", [-1, 10**12])
+def test_a_time_that_nobody_can_have_taken_is_refused(
+    project: Project, ana: User, milliseconds: int
+) -> None:
+    batch_make(project)
+    text = taken(project, ana)
+    error = refused("invalid", submitted, text, ana, active_ms=milliseconds)
+    assert error.field == "active_ms"
+    version = submitted(text, ana, active_ms=600_000, wall_ms=600_000)
+    assert (version.active_ms or 0) < 600_000, "no longer than it was in their hands"

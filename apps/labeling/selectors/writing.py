@@ -179,7 +179,7 @@ def prompts_free(*, project: Project, topic: str = "", most: int) -> list[int]:
     asked = Task.objects.filter(prompt=OuterRef("pk"), kind=Task.Kind.WRITE)
     found = Prompt.objects.filter(~Exists(asked), project=project).exclude(source=INSTRUCTION)
     if topic:
-        found = found.filter(topic=topic)
+        found = found.filter(topic=topic.replace("\x00", ""))
     return list(found.order_by("pk").values_list("pk", flat=True)[:most])
 
 

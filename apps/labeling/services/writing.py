@@ -39,7 +39,7 @@ from apps.labeling.models import (
 from apps.labeling.models.votes import AnyAnswer
 from apps.labeling.personal_data import personal_data
 from apps.labeling.services import statements as sql
-from apps.labeling.services.answers import slot_lock, times_bounded
+from apps.labeling.services.answers import LONGEST_TIME, slot_lock, times_bounded
 from apps.labeling.services.eligibility import LABELERS
 from apps.labeling.services.leasing import WRITING_SECONDS, slot_release, writing_lock
 from apps.labeling.services.notices import text_returned_tell, texts_wait_tell, writing_tell
@@ -61,7 +61,7 @@ MOST_PLACES = 5_000  # of one batch
 RETURNED_FOR = timedelta(days=7)  # for which a text that was sent back is its author's
 LONGEST_REASON = 1000
 USUAL_MOST = 20_000
-_LENGTHS = {"topic": 200, "language": 12, "licence": 60, "group": 200}
+_LENGTHS = {"topic": 200, "language": 12, "licence": 60, "group": 200, "id": 120}
 PHRASE = "phrase"
 # What a scan finds, in the language of whoever reads it; the keys are those of `personal_data`.
 FOUND = {
@@ -183,7 +183,6 @@ def _prompts_stored(
     for number, row in enumerate(rows, start=1):
         messages = _row_messages(row, number)
         about = {name: _row_text(row, name, number) for name in _LENGTHS}
-        own_id = str(row.get("id") or "")
         wanted.setdefault(
             fingerprint(messages),
             Prompt(
@@ -195,7 +194,7 @@ def _prompts_stored(
                 language=about["language"] or texts["language"],
                 licence=about["licence"],
                 source=source,
-                metadata={"id": own_id} if own_id else {},
+                metadata={"id": about["id"]} if about["id"] else {},
             ),
         )
     Prompt.objects.bulk_create(wanted.values(), ignore_conflicts=True, batch_size=1_000)
@@ -221,6 +220,8 @@ def _row_messages(row: Mapping[str, Any], number: int) -> Messages:
 def _row_text(row: Mapping[str, Any], name: str, number: int) -> str:
     value = row.get(name)
     value = "" if value is None else value
+    if name == "id" and isinstance(value, int):
+        value = str(value)
     if not isinstance(value, str) or len(value.strip()) > _LENGTHS[name] or "\x00" in value:
         raise DomainError(
             f"Row {number}: {name} must be a text of at most {_LENGTHS[name]} characters.",
@@ -311,7 +312,7 @@ def draft_save(
     where the place is no longer theirs, or (`draft_newer`) where another page has saved since, with
     that draft's number in the details; `DomainError` naming `body`.
     """
-    body = _typed(body)
+    body, editor = _typed(body), editor.replace("\x00", "")
     _length_check(body, 0, MOST_CHARACTERS, "body")
     with transaction.atomic():
         slot = _held(text, author)
@@ -403,6 +404,9 @@ def text_submit(
         raise DomainError("1 to 120 characters.", field="idempotency_key")
     if "\x00" in idempotency_key:
         raise DomainError(gettext("A NUL character cannot be stored."), field="idempotency_key")
+    for name, value in (("active_ms", active_ms), ("wall_ms", wall_ms)):
+        if value is not None and not 0 <= value <= LONGEST_TIME:
+            raise DomainError("Milliseconds, at most seven days of them.", field=name)
     body = _typed(body)
     place = WrittenText.objects.filter(pk=text).select_related("batch", "slot").first()
     if place is None:
@@ -641,18 +645,23 @@ def texts_of_absent_free(*, project: Project) -> int:
     gone = Slot.objects.filter(
         ~Exists(here), project=project, kind=Slot.Kind.WRITE, state=Slot.State.LEASED
     )
-    slots = list(gone.values_list("pk", flat=True))
-    return _free(slots)
+    return _free(gone.values_list("pk", flat=True))
 
 
+@transaction.atomic
 def _free(slots: Iterable[int]) -> int:
-    slots = list(slots)
-    WrittenText.objects.filter(slot__in=slots).exclude(state=State.WITHDRAWN).update(
-        state=State.OPEN, author=None, updated_at=timezone.now()
+    """Slots before texts, as everywhere."""
+    held = Slot.objects.select_for_update(no_key=True).filter(
+        pk__in=list(slots), state=Slot.State.LEASED
     )
-    return Slot.objects.filter(pk__in=slots, state=Slot.State.LEASED).update(
+    found = list(held.order_by("pk").values_list("pk", flat=True))
+    Slot.objects.filter(pk__in=found).update(
         state=Slot.State.FREE, annotator=None, leased_at=None, leased_until=None
     )
+    WrittenText.objects.filter(slot__in=found).exclude(state=State.WITHDRAWN).update(
+        state=State.OPEN, author=None, updated_at=timezone.now()
+    )
+    return len(found)
 
 
 # --- what a text is checked for -----------------------------------------------------------------
