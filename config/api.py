@@ -24,6 +24,7 @@ from apps.labeling.api.images import router as images
 from apps.labeling.api.imports import router as imports
 from apps.labeling.api.people import router as labeling_people
 from apps.labeling.api.ratings import router as ratings
+from apps.labeling.api.writing import router as writing
 from apps.loop.api import router as overview
 from apps.loop.api.pipelines import router as pipelines
 from apps.monitoring.api.incidents import router as incidents
@@ -55,6 +56,7 @@ for _router in (
     imports,
     labeling_people,
     ratings,
+    writing,
     agreement,
     disputes,
     snapshots,

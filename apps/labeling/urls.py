@@ -15,6 +15,7 @@ from apps.labeling.views import (
     qualification,
     ratings,
     settings,
+    writing,
 )
 
 app_name = "labeling"
@@ -134,5 +135,18 @@ urlpatterns = [
         ratings.task_state,
         name="rating_task_state",
     ),
+    path("<slug:slug>/write/", writing.write, name="write"),
+    path("<slug:slug>/write/mine/", writing.write_mine, name="write_mine"),
+    path("<slug:slug>/write/review/", writing.write_review, name="write_review"),
+    path("<slug:slug>/write/preview/", writing.write_preview, name="write_preview"),
+    path("<slug:slug>/write/<int:text_id>/", writing.write_text, name="write_text"),
+    path("<slug:slug>/write/<int:text_id>/draft/", writing.write_draft, name="write_draft"),
+    path("<slug:slug>/write/<int:text_id>/submit/", writing.write_submit, name="write_submit"),
+    path("<slug:slug>/write/<int:text_id>/skip/", writing.write_skip, name="write_skip"),
+    path("<slug:slug>/write/<int:text_id>/review/", writing.write_verdict, name="write_verdict"),
+    path("<slug:slug>/writing/", writing.writing, name="writing"),
+    path("<slug:slug>/writing/new/", writing.writing_new, name="writing_new"),
+    path("<slug:slug>/writing/<slug:batch_id>/", writing.writing_batch, name="writing_batch"),
+    path("<slug:slug>/writing/<slug:batch_id>/state/", writing.writing_state, name="writing_state"),
     path("<slug:slug>/settings/", settings.settings, name="settings"),
 ]

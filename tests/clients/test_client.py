@@ -226,6 +226,16 @@ COVERED = [
     operations.promotion_request("p", {}),
     operations.promotion_decide("p", "r", {}),
     operations.checklists("p", "r"),
+    operations.writing_list("p"),
+    operations.writing_create("p", {}),
+    operations.writing_get("p", "b"),
+    operations.writing_change("p", "b", {}),
+    operations.writing_texts_page("p", after=0, limit=1, filters={}),
+    operations.writing_next("p"),
+    operations.writing_draft("p", 1, {}),
+    operations.writing_submit("p", 1, {}),
+    operations.writing_skip("p", 1, ""),
+    operations.writing_review("p", 1, {}),
 ]
 ANSWERS = {
     "AsksOut": types.Asks,
@@ -336,6 +346,13 @@ ANSWERS = {
     "VotesReportOut": types.VotesReport,
     "WatchOut": types.Watch,
     "TrafficOut": types.TrafficCounts,
+    "WritingBatchOut": types.WritingBatch,
+    "WrittenTextOut": types.WrittenText,
+    "WrittenPageOut": types.WrittenPage,
+    "TextToWriteOut": types.TextToWrite,
+    "WritingNextOut": types.WritingNext,
+    "WritingDraftOut": types.WritingDraft,
+    "WrittenVersionOut": types.WrittenVersion,
 }
 
 

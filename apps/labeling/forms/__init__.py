@@ -338,11 +338,14 @@ class NamedBefore(forms.ChoiceField):
         return OLD_WORDS.get(value, super().to_python(value))
 
 
+_RATED_KINDS = [(kind.value, kind.label) for kind in (Task.Kind.GRADE, Task.Kind.RANK)]
+
+
 class TasksFilter(forms.Form):
     """The filter of the ratings page; lives in the query string."""
 
     q = forms.CharField(required=False, max_length=200, label="Search ids and prompts")
-    kind = NamedBefore(required=False, choices=[("", "all"), *Task.Kind.choices[1:]])
+    kind = NamedBefore(required=False, choices=[("", "all"), *_RATED_KINDS])
     state = NamedBefore(required=False, choices=[("", "all"), *Task.State.choices])
     sort = forms.ChoiceField(
         required=False,

@@ -46,10 +46,18 @@ from apps.labeling.models.votes import (
     RunAnswer,
     Vote,
 )
+from apps.labeling.models.writing import (
+    INSTRUCTION,
+    WritingBatch,
+    WrittenDraft,
+    WrittenText,
+    WrittenVersion,
+)
 
 __all__ = [
     "AUDIT_SEED",
     "CLOSED_IDS",
+    "INSTRUCTION",
     "MODEL_NAME",
     "MOST_POINTS",
     "MOST_RESPONSES",
@@ -88,5 +96,9 @@ __all__ = [
     "Task",
     "TaskItem",
     "Vote",
+    "WritingBatch",
+    "WrittenDraft",
+    "WrittenText",
+    "WrittenVersion",
     "reason_chips",
 ]

@@ -4,8 +4,9 @@ A task is of a kind: a pair to compare, answers to grade, answers to rank. What 
 them (leases, skips, places, caps) reads `Task`; what only pairs have reads `Comparison`, and in SQL
 the view `labeling_comparison`, which has the pairs alone. A blind pair looks like a pair to whoever
 answers it and is none to everything else: it measures two systems, is never decided, and no dataset
-or agreement statistic reads it. A view cannot be locked row by row
-through a join: statements that lock name `labeling_task`.
+or agreement statistic reads it. Of a task of the kind `write` nothing is judged: a person writes
+what `WrittenText` holds. A view cannot be locked row by row through a join: statements that lock
+name `labeling_task`.
 
 Races are settled here, by constraints: a slot belongs to one annotator, an annotator meets a
 task once (but for hidden repeats), a slot has one current answer. That a task has no more places
@@ -146,9 +147,9 @@ MOST_POINTS = 11  # of a scale, such as 0 to 10
 class Task(Stamped):
     """One question about the responses to one prompt, in a stored order that no annotator sees.
 
-    Of a pair: `response_a`, `response_b` and `gold`; of a blind pair without `gold`. Of the other
-    kinds: `items`, the scale from `low` to `high` (of a ranking the ranks, 1 is best) and
-    `gold_values`.
+    Of a pair: `response_a`, `response_b` and `gold`; of a blind pair without `gold`; of writing
+    none. Of the other kinds: `items`, the scale from `low` to `high` (of a ranking the ranks, 1 is
+    best) and `gold_values`.
     """
 
     class Kind(models.TextChoices):
@@ -156,6 +157,7 @@ class Task(Stamped):
         GRADE = "grade", _("grading")
         RANK = "rank", _("ranking")
         BLIND = "blind", _("blind pair")
+        WRITE = "write", _("writing")
 
     class State(models.TextChoices):
         OPEN = "open", "open"
@@ -254,11 +256,13 @@ class Task(Stamped):
                 | Q(kind="blind", response_a__isnull=False, response_b__isnull=False, gold="")
                 & Q(low__isnull=True, high__isnull=True)
                 | Q(kind__in=["grade", "rank"], response_a__isnull=True, response_b__isnull=True)
-                & Q(low__isnull=False, high__isnull=False, gold=""),
+                & Q(low__isnull=False, high__isnull=False, gold="")
+                | Q(kind="write", response_a__isnull=True, response_b__isnull=True)
+                & Q(low__isnull=True, high__isnull=True, gold=""),
                 name="task_of_its_kind",
             ),
             models.CheckConstraint(
-                condition=Q(kind__in=["pair", "blind"])
+                condition=Q(kind__in=["pair", "blind", "write"])
                 | Q(high__gte=F("low")) & Q(high__lt=F("low") + MOST_POINTS),
                 name="task_scale_in_order",
             ),
@@ -413,6 +417,9 @@ class Slot(models.Model):
         FORMER = "former", "earlier round"
         # its vote was discarded with others of that person: kept, decides nothing
         DISCARD = "discard", "discarded"
+        # of a writing task: the draws of judgements pass it over, and it stands behind theirs in
+        # the shuffled order, from 1 on
+        WRITE = "write", "writing"
 
     class State(models.TextChoices):
         FREE = "free", "free"
@@ -472,7 +479,10 @@ class Slot(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(kind__in=["repeat", "audit"], measures__isnull=False)
-                | Q(kind__in=["regular", "gold", "former", "discard"], measures__isnull=True),
+                | Q(
+                    kind__in=["regular", "gold", "former", "discard", "write"],
+                    measures__isnull=True,
+                ),
                 name="slot_measures_a_vote",
             ),
             models.CheckConstraint(

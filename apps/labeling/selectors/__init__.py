@@ -485,6 +485,7 @@ def queue_progress(*, project: Project) -> dict[str, Any]:
     """The project's queue in numbers: comparisons by state, slots by state, current votes."""
     slots = dict(
         Slot.objects.filter(project=project)
+        .exclude(kind=Slot.Kind.WRITE)
         .values_list("state")
         .annotate(n=Count("id"))
         .values_list("state", "n")

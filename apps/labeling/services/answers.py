@@ -47,7 +47,7 @@ UNSAFE = "unsafe"
 LONGEST_RATIONALE = 4000
 CRITERION_CHOICES = ("left", "tie", "right")
 SLIGHTLY, MUCH = 1, 2
-_LONGEST_TIME = timedelta(days=7) // timedelta(milliseconds=1)
+LONGEST_TIME = timedelta(days=7) // timedelta(milliseconds=1)
 
 
 class AnswerFields(TypedDict, total=False):
@@ -166,7 +166,7 @@ class Answer:
             )
         for name in ("active_ms", "wall_ms"):
             value = getattr(self, name)
-            if value is not None and not 0 <= value <= _LONGEST_TIME:
+            if value is not None and not 0 <= value <= LONGEST_TIME:
                 raise DomainError("Milliseconds, at most seven days of them.", field=name)
 
     def same_as(self, stored: StoredAnswer, leased: "LeasedSlot") -> bool:

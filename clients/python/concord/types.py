@@ -1862,3 +1862,91 @@ class CertificateLabelled(Answered):
 
     run: str | None
     n_labels: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WritingBatch(Answered):
+    """Texts that people are asked for. kind: demonstrations or prompts; review: staff, peers or
+    none; texts: how many are in each state."""
+
+    id: str
+    name: str
+    kind: str
+    instruction: str
+    per_task: int
+    review: str
+    least_characters: int
+    most_characters: int
+    topic: str
+    language: str
+    licence: str
+    is_open: bool
+    created_at: datetime = field(metadata=_MOMENT)
+    texts: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenText(Answered):
+    """A text in its newest version; 0: nothing was submitted yet. author: for admins alone."""
+
+    text: int
+    batch: str
+    state: str
+    prompt: tuple[Message, ...] = field(metadata=_MESSAGES)
+    version: int
+    body: str
+    warnings: tuple[str, ...] = field(metadata={"read": tuple})
+    submitted_at: datetime | None = field(metadata=_MOMENT)
+    author: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenPage(Answered):
+    """Some texts; ask for the next page with `after`."""
+
+    items: tuple[WrittenText, ...] = field(metadata=_each(WrittenText))
+    after: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextToWrite(Answered):
+    """A text in your hands until `leased_until`. returned: why it was sent back to you."""
+
+    text: int
+    batch: str
+    kind: str
+    instruction: str
+    prompt: tuple[Message, ...] = field(metadata=_MESSAGES)
+    key: str
+    leased_until: datetime = field(metadata=_MOMENT)
+    least_characters: int
+    most_characters: int
+    draft: str
+    draft_number: int
+    returned: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WritingNext(Answered):
+    """A text to write, or why there is none."""
+
+    text: TextToWrite | None = field(metadata={"read": TextToWrite.read}, default=None)
+    nothing: Nothing | None = field(metadata={"read": Nothing.read}, default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WritingDraft(Answered):
+    """What was typed so far, kept on the server."""
+
+    number: int
+    saved_at: datetime = field(metadata=_MOMENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenVersion(Answered):
+    """A submitted text. `replayed`: this submit had been stored before."""
+
+    text: int
+    version: int
+    state: str
+    replayed: bool
