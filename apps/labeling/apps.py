@@ -158,7 +158,10 @@ class LabelingConfig(AppConfig):
         )
         translated(
             "work",
-            *(f"labeling:{name}" for name in ("label", "vote", "skip", "hold", "ask", "revise")),
+            *(
+                f"labeling:{name}"
+                for name in ("label", "vote", "skip", "hold", "part", "ask", "revise")
+            ),
             *(
                 f"labeling:{name}"
                 for name in ("withdraw", "answers", "questions", "opt_outs", "hours")

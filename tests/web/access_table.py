@@ -104,6 +104,8 @@ PROVIDER = {"provider_id": "oidc"}  # none is set
 ACCOUNTS = [
     page("home", SIGNED_IN, ok=302),
     page("metrics", SIGNED_IN, ok=404, expect=anyone(404)),  # off until a token is set
+    # of a project that one belongs to; everything else is not there
+    page("image", SIGNED_IN, args={"sha256": "0" * 64}, ok=404),
     page("words", SIGNED_IN, args={"language": "de"}, expect=anyone(200)),
     page("livez", SIGNED_IN, expect=anyone(200)),
     page("readyz", SIGNED_IN, expect=anyone(200)),
@@ -280,6 +282,8 @@ LABELING = [
     post("labeling:vote", LABELERS, ok=400),  # an empty answer
     post("labeling:skip", LABELERS, ok=400),
     post("labeling:hold", LABELERS, ok=200),
+    # of a pair that one holds
+    page("labeling:part", LABELERS, args={"slot": 1, "side": "left", "number": 0}, ok=404),
     # says who is signed in, of the project nothing
     page("labeling:who", EVERYONE, expect={"outsider": 200, "anonymous": 200}),
     page("labeling:answers", LABELERS),
@@ -310,6 +314,9 @@ LABELING = [
     page("labeling:comparisons", READERS),
     page("labeling:results_file", READERS),
     page("labeling:votes_file", READERS),
+    page("labeling:trajectories_file", READERS),
+    page("labeling:images", STAFF),
+    post("labeling:images", STAFF),  # no file was chosen, which the page says
     page("labeling:comparison", READERS, args=comparison_id),
     page("labeling:bulk", READERS, ok=302),  # nothing was chosen
     post("labeling:views", READERS, data={"name": "mine"}),
@@ -431,6 +438,9 @@ LABELING_API = [
     api("GET /projects/{slug}/decisions", READERS),
     api("GET /projects/{slug}/results", READERS),
     api("GET /projects/{slug}/results/votes", READERS),
+    api("GET /projects/{slug}/results/trajectories", READERS),
+    api("GET /projects/{slug}/images", READERS),
+    api("POST /projects/{slug}/images", STAFF, ok=400),  # no file
     api("GET /projects/{slug}/labeling", READERS),
     api("PATCH /projects/{slug}/labeling", ADMINS, data={"overlap": 2}),
 ]
@@ -548,6 +558,7 @@ AGREEMENT = [
     post("agreement:refresh", READERS),
     page("agreement:splits_csv", READERS),
     page("agreement:statistics_csv", READERS),
+    page("agreement:runs", READERS),
     page("agreement:slices", READERS),
     page("agreement:slices_csv", READERS),
     page("agreement:matrix", READERS),

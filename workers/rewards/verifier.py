@@ -21,9 +21,10 @@ from typing import Any
 
 import regex
 
+from measures.messages import Messages
 from workers.config.rewards import BLOCK, PENALISE, VerifierSettings
 from workers.contract.events import Fault, RecipeError
-from workers.data.snapshot import Messages, Prompt, prompt_key
+from workers.data.snapshot import Prompt, prompt_key
 from workers.rewards.code_process import AT_ONCE, NO_CODE, CodeRunner, Ran, read_tests
 from workers.rewards.rules import (
     Expression,

@@ -8,6 +8,7 @@ from apps.labeling.models.finding import (
     SearchDocument,
     SearchPending,
 )
+from apps.labeling.models.images import StoredImage
 from apps.labeling.models.people import (
     Annotator,
     Guideline,
@@ -42,6 +43,7 @@ from apps.labeling.models.votes import (
     Decision,
     Discard,
     DiscardedVote,
+    RunAnswer,
     Vote,
 )
 from apps.labeling.models.writing import (
@@ -84,11 +86,13 @@ __all__ = [
     "QualificationAnswer",
     "QualificationAttempt",
     "Response",
+    "RunAnswer",
     "SavedView",
     "SearchDocument",
     "SearchPending",
     "Skip",
     "Slot",
+    "StoredImage",
     "Task",
     "TaskItem",
     "Vote",

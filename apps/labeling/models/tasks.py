@@ -30,13 +30,19 @@ from apps.common.models import Stamped
 
 
 class Prompt(Stamped):
-    """What was asked: a list of messages, `[{"role": "user", "content": …}, …]`."""
+    """What was asked: a list of messages, `[{"role": "user", "content": …}, …]`.
+
+    Of pairs of an agent's runs it is all that both began with.
+    """
 
     project = models.ForeignKey(
         Project, on_delete=models.CASCADE, related_name="prompts", db_index=False
     )
     messages = models.JSONField()
-    text_hash = models.CharField(max_length=64, help_text="of the normalised messages")
+    tools = models.JSONField(
+        null=True, blank=True, help_text="JSON schemas of the tools that were offered"
+    )
+    text_hash = models.CharField(max_length=64, help_text="of the normalised messages and tools")
     group_key = models.CharField(
         max_length=200, help_text="what splits go by: topic, debate or the prompt"
     )
@@ -227,6 +233,9 @@ class Task(Stamped):
         default="",
         db_default="",
         help_text="what may upset whoever reads it; the label screen covers it until it is opened",
+    )
+    of_agents = models.BooleanField(
+        default=False, db_default=False, help_text="its answers are runs of agents, with steps"
     )
     n_votes = models.PositiveIntegerField(default=0, help_text="current answers")
     metadata = models.JSONField(

@@ -435,6 +435,11 @@ def take_for(cursor: CursorWrapper, task: int, annotator: int) -> int:
 def _lease(
     cursor: CursorWrapper, row: Mapping[str, Any], project: str, annotator: int, n_today: int
 ) -> Lease:
+    questions = Questions.from_columns(row)
+    until = row["leased_until"]
+    if row["of_agents"]:
+        cursor.execute(sql.PROLONG, {"slot": row["id"], "seconds": questions.run_lease_seconds})
+        (until,) = cursor.fetchone()
     return Lease(
         slot=row["id"],
         task=row["task_id"],
@@ -442,11 +447,12 @@ def _lease(
         annotator=annotator,
         left_is=row["left_is"],
         leased_at=row["leased_at"],
-        leased_until=row["leased_until"],
+        leased_until=until,
         prompt=json.loads(row["prompt"]),
         kind=row["kind"],
+        of_agents=row["of_agents"],
         n_today=n_today,
-        questions=Questions.from_columns(row),
+        questions=questions,
         warning=row["warning"],
         **_answers_shown(cursor, row),
     )

@@ -163,7 +163,7 @@ SHOWABLE = f"""exists (select from labeling_task c
 
 # What the screen shows of the slot in `taken`.
 SHOWN = f"""
-select t.*, c.kind, p.messages prompt, a.messages a, b.messages b, {SETTINGS_COLUMNS},
+select t.*, c.kind, c.of_agents, p.messages prompt, a.messages a, b.messages b, {SETTINGS_COLUMNS},
        coalesce(nullif(c.warning, ''),
                 case when p.topic = any(l.sensitive_topics) then p.topic end, '') as warning
 from taken t
@@ -172,6 +172,12 @@ join labeling_prompt p on p.id = c.prompt_id
 left join labeling_response a on a.id = c.response_a_id
 left join labeling_response b on b.id = c.response_b_id
 left join labeling_labelingsettings l on l.project_id = c.project_id
+"""
+# Reading two runs of agents takes longer than reading two answers.
+PROLONG = """
+update labeling_slot
+set leased_until = greatest(leased_until, now() + make_interval(secs => %(seconds)s))
+where id = %(slot)s returning leased_until
 """
 # … and what it shows besides where the task is no pair.
 ITEMS = """
@@ -435,7 +441,8 @@ TAKE = f"""
 with room as (
   select c.id, c.project_id, c.priority, c.shuffle, p.topic, p.language,
          greatest(c.overlap, coalesce(l.max_overlap, {DEFAULTS.max_overlap})) as most,
-         coalesce(l.lease_seconds, {DEFAULTS.lease_seconds}) as seconds,
+         case when c.of_agents then coalesce(l.run_lease_seconds, {DEFAULTS.run_lease_seconds})
+              else coalesce(l.lease_seconds, {DEFAULTS.lease_seconds}) end as seconds,
          (select count(*) from labeling_slot s
           where s.task_id = c.id and s.state <> 'withdrawn'
             and s.kind in ('regular', 'gold')) as n_slots,
@@ -696,6 +703,7 @@ __all__ = [
     "LOOK",
     "MIX",
     "POLICY",
+    "PROLONG",
     "PROSPECT",
     "RELEASE",
     "SIDE",

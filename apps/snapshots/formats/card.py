@@ -8,6 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
+
+from apps.common.row_files import holds_json
 from workers.contract.jobs import PEOPLE
 
 # How licences are named here → how Hugging Face names them.
@@ -25,6 +28,8 @@ _LICENCES = {
     "odc-by": "odc-by",
     "bsd-3-clause": "bsd-3-clause",
 }
+_DTYPES = {"double": "float64", "extension<arrow.json>": "json"}
+IMAGES = "images"  # the column
 _SIZES = (
     (1_000, "n<1K"),
     (10_000, "1K<n<10K"),
@@ -44,6 +49,8 @@ COLUMNS = {
     "chosen": "the answer that was preferred",
     "rejected": "the other answer",
     "messages": "the conversation, ending with the answer to learn",
+    "images": "the images of the prompt, in the order in which its parts name them",
+    "tools": "JSON: the schemas of the tools that were offered, `[]` where none were",
     "completion": "an answer",
     "label_probability": "P(chosen is preferred), the target of a soft loss; 0.5 for a tie",
     "label": "whether the answer is wanted",
@@ -111,20 +118,26 @@ SPLITS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folder:
-    """What a card describes. `splits`: rows by name, in order; `columns`: names in order;
-    `labelled_by`: training rows by who labelled them, empty where all are people's."""
+    """What a card describes. `splits`: rows by name, in order; `columns`: names in order, with
+    their types in `schema`; `labelled_by`: training rows by who labelled them, empty where all are
+    people's."""
 
     title: str
     kind: str
     form: str
     splits: Mapping[str, int]
     columns: Sequence[str]
+    schema: pa.Schema
     licences: Sequence[str] = ()
     languages: Sequence[str] = ()
     warnings: Sequence[str] = ()
     facts: Sequence[tuple[str, str]] = ()
     notes: Sequence[str] = field(default_factory=tuple)
     labelled_by: Mapping[str, int] = field(default_factory=dict)
+
+    def path_of(self, split: str) -> str:
+        """The file of a split; images are in Parquet alone."""
+        return f"parquet/{split}.parquet" if IMAGES in self.schema.names else f"{split}.jsonl"
 
 
 def card_text(folder: Folder) -> str:
@@ -158,10 +171,29 @@ def _header(folder: Folder) -> str:
     fields["configs"] = [
         {
             "config_name": "default",
-            "data_files": [{"split": name, "path": f"{name}.jsonl"} for name in folder.splits],
+            "data_files": [{"split": name, "path": folder.path_of(name)} for name in folder.splits],
         }
     ]
+    if any(holds_json(column.type) or column.name == IMAGES for column in folder.schema):
+        # What readers would guess from the first rows of each file would not fit all of them.
+        fields["dataset_info"] = {
+            "features": [
+                {"name": column.name}
+                | ({"list": "image"} if column.name == IMAGES else _feature(column.type))
+                for column in folder.schema
+            ]
+        }
     return header_text(fields)
+
+
+def _feature(of: pa.DataType) -> dict[str, Any]:
+    """A column's type as `datasets` names it."""
+    if pa.types.is_list(of):
+        inner = _feature(of.value_type)
+        return {"list": inner.get("dtype") or inner.get("struct") or inner}
+    if pa.types.is_struct(of):
+        return {"struct": [{"name": one.name} | _feature(one.type) for one in of]}
+    return {"dtype": _DTYPES.get(str(of), str(of))}
 
 
 def _tags(folder: Folder) -> list[str]:

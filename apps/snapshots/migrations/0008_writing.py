@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("labeling", "0024_writing_checked"),
+        ("labeling", "0027_writing_checked"),
         ("snapshots", "0007_erasure"),
     ]
 

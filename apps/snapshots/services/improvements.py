@@ -17,11 +17,12 @@ from apps.accounts.models import Project
 from apps.labeling.models import Comparison, Slot, Vote, WritingBatch
 from apps.labeling.selectors import pool_of
 from apps.labeling.selectors.writing import texts_accepted
-from apps.labeling.texts import Messages, loose_key
+from apps.labeling.texts import loose_key
 from apps.snapshots.assembling.rows import Row, demonstration_row, prompt_row
 from apps.snapshots.models import IMPROVED, Snapshot, SnapshotRow, SnapshotText
 from apps.snapshots.recipe import DEV, PUBLIC_TEST, TRAIN, SnapshotRecipe, in_order
 from apps.snapshots.storage import NameOf, dataset_key, names_under
+from measures.messages import Messages
 from measures.splits import split_of
 
 _BATCH = 5_000

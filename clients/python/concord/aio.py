@@ -1326,6 +1326,24 @@ class AsyncClient:
         )
         return await self._transport.send(operation, on_progress)
 
+    async def image_upload(self, project: str, file: str | Path) -> types.Image:
+        """Store an image (PNG, JPEG, WebP) that texts may name by its `reference`. The same file
+        again gives the same image."""
+        return await self._transport.send(operations.image_upload(project, Path(file)))
+
+    async def images(
+        self, project: str, *, limit: int = 100, offset: int = 0
+    ) -> tuple[types.Image, ...]:
+        """The images of a project, newest first."""
+        return await self._transport.send(operations.images(project, limit=limit, offset=offset))
+
+    async def trajectories_export(
+        self, project: str, file: str | Path, *, on_progress: Progress | None = None
+    ) -> Path:
+        """The runs of agents that are compared, as JSON Lines of ATIF 1.7."""
+        operation = operations.trajectories_export(project)
+        return await self._save(operation, file, on_progress)
+
     async def import_get(self, project: str, job: str) -> types.Import:
         """An import by its id."""
         return await self._transport.send(operations.import_get(project, job))

@@ -430,7 +430,8 @@ class Answer(TypedDict, total=False):
 
     strength: 1 slightly, 2 much. criteria: {key: left | tie | right} beside a side, {key: a | tie |
     b} beside a choice. reasons: of those the project offers. improvement: the better answer as you
-    would have it, in Markdown. Times in milliseconds.
+    would have it, in Markdown. runs: of two runs of agents, {outcome, first_error, steps, unopened}
+    as docs/agents.md says. Times in milliseconds.
     """
 
     strength: int
@@ -439,6 +440,7 @@ class Answer(TypedDict, total=False):
     rationale: str
     flags: Sequence[str]
     improvement: str
+    runs: Mapping[str, Any]
     active_ms: int
     wall_ms: int
 
@@ -690,6 +692,22 @@ def import_upload(
         file=file,
         form={"makes": makes, "settings": json.dumps(settings) if settings else ""},
     )
+
+
+def image_upload(project: str, file: Path) -> Operation[types.Image]:
+    names = {"slug": project}
+    return Operation("POST", "/projects/{slug}/images", types.Image.read, names, file=file)
+
+
+def images(project: str, *, limit: int, offset: int) -> Operation[tuple[types.Image, ...]]:
+    query = {"limit": limit, "offset": offset}
+    names = {"slug": project}
+    return Operation("GET", "/projects/{slug}/images", _each(types.Image), names, query=query)
+
+
+def trajectories_export(project: str) -> Operation[None]:
+    names = {"slug": project}
+    return Operation("GET", "/projects/{slug}/results/trajectories", lambda data: None, names)
 
 
 def import_get(project: str, job: str) -> Operation[types.Import]:

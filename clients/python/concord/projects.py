@@ -86,6 +86,18 @@ class Comparisons(Group):
                 )
             )
 
+    def image_upload(self, file: str | Path) -> types.Image:
+        """See `AsyncClient.image_upload`."""
+        return self._do(self._client.image_upload(self._slug, file))
+
+    def images(self, *, limit: int = 100, offset: int = 0) -> Sequence[types.Image]:
+        """The images of the project, newest first."""
+        return self._do(self._client.images(self._slug, limit=limit, offset=offset))
+
+    def trajectories_export(self, file: str | Path) -> Path:
+        """The runs of agents that are compared, as JSON Lines of ATIF 1.7."""
+        return self._do(self._client.trajectories_export(self._slug, file))
+
     def alarms(self) -> types.Alarms:
         """See `AsyncClient.alarms`."""
         return self._do(self._client.alarms(self._slug))

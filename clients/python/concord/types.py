@@ -54,6 +54,11 @@ class Message(Answered):
 
     role: str
     content: str
+    reasoning_content: str | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+    tool_call_id: str | None = None
+    name: str | None = None
+    error: bool | None = None
 
 
 _MESSAGES = _each(Message)
@@ -61,10 +66,11 @@ _MESSAGES = _each(Message)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Criterion(Answered):
-    """Something each answer is compared on by itself."""
+    """Something each answer is compared on by itself; definition: what it means."""
 
     key: str
     label: str
+    definition: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -375,6 +381,7 @@ class LabelingSettings(Answered):
     least_posterior: float
     stop_early: bool
     lease_seconds: int
+    run_lease_seconds: int
     random_share: float
     gold_share: float
     repeat_share: float
@@ -392,6 +399,10 @@ class LabelingSettings(Answered):
     show_strength: bool
     show_flags: bool
     show_improve: bool
+    ask_outcome: bool
+    ask_first_error: bool
+    ask_steps: bool
+    show_costs: bool
     criteria: tuple[Criterion, ...] = field(metadata=_each(Criterion))
     require_criteria: bool
     show_rationale: bool
@@ -1246,6 +1257,20 @@ class Me(Answered):
     username: str
     display_name: str
     projects: tuple[ProjectInfo, ...] = field(metadata=_each(ProjectInfo))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image(Answered):
+    """An image of a project. `reference` is how a text names it; the words in its brackets are
+    yours. sha256: of what is stored, encoded again without metadata; size in bytes."""
+
+    sha256: str
+    media_type: str
+    width: int
+    height: int
+    size: int
+    name: str
+    reference: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

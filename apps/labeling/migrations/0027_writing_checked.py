@@ -1,11 +1,11 @@
-"""The rows there are, against the constraints of `0023_writing`: read beside running votes."""
+"""The rows there are, against the constraints of `0026_writing`: read beside running votes."""
 
 from django.contrib.postgres.operations import ValidateConstraint
 from django.db import migrations
 
 
 class Migration(migrations.Migration):
-    dependencies = [("labeling", "0023_writing")]
+    dependencies = [("labeling", "0026_writing")]
 
     operations = [
         ValidateConstraint(model_name="slot", name="slot_measures_a_vote"),

@@ -41,7 +41,7 @@ drop function concord_keep_written();
 class Migration(migrations.Migration):
     dependencies = [
         ("accounts", "0012_provisioning"),
-        ("labeling", "0022_large_projects"),
+        ("labeling", "0025_stored_images"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
