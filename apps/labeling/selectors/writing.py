@@ -175,9 +175,11 @@ def has_writing(project: Project) -> bool:
 
 
 def prompts_free(*, project: Project, topic: str = "", most: int) -> list[int]:
-    """Prompts of the project that no writing task asks about yet, the oldest first."""
+    """Prompts of the project that no writing task asks about yet, the oldest first. Those that
+    offered tools are of agents, whose runs nobody writes by hand."""
     asked = Task.objects.filter(prompt=OuterRef("pk"), kind=Task.Kind.WRITE)
-    found = Prompt.objects.filter(~Exists(asked), project=project).exclude(source=INSTRUCTION)
+    found = Prompt.objects.filter(~Exists(asked), project=project, tools__isnull=True)
+    found = found.exclude(source=INSTRUCTION)
     if topic:
         found = found.filter(topic=topic.replace("\x00", ""))
     return list(found.order_by("pk").values_list("pk", flat=True)[:most])

@@ -47,11 +47,11 @@ from apps.labeling.services.results import Lease
 from apps.labeling.texts import (
     MOST_CHARACTERS,
     BadMessages,
-    Messages,
     fingerprint,
     loose_key,
     messages_from,
 )
+from measures.messages import Messages
 from measures.phrases import Phrases
 
 Kind, Review = WritingBatch.Kind, WritingBatch.Review
