@@ -33,6 +33,7 @@ from apps.labeling.services.writing import (
     text_submit,
     writing_batch_create,
 )
+from apps.loop.demo_runs import runs_project
 from apps.loop.row_files import (
     JUDGE_DEBATES,
     comparison_rows,
@@ -208,6 +209,8 @@ def demo_build(*, say: Say, real: Size | None = None) -> Workspace:
             _votes(project, say)
         _agreement(project, say)
         _writing(project, people, say)
+        if runs_project(people) is not None:
+            say("project: agents and images, to be labeled by hand")
         emil = people["emil"]
         data = _published(project, emil, say, real) if real else _datasets(project, emil, say)
         runs = circle_start(
