@@ -67,7 +67,7 @@ def test_the_build_goes_on_where_it_was_killed(said: list[str], monkeypatch) -> 
     n_votes = Vote.objects.count()
     assert n_votes == len(demo.vote_rows())
     stuck = Snapshot.objects.create(
-        project=Project.objects.get(), name="Argument preferences", kind="preferences"
+        project=Project.objects.get(slug=demo.SLUG), name="Argument preferences", kind="preferences"
     )
 
     first = demo_build(say=said.append)
