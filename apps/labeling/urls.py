@@ -93,6 +93,7 @@ urlpatterns = [
         comparisons.trajectories_file,
         name="trajectories_file",
     ),
+    path("<slug:slug>/comparisons/steps/", comparisons.steps_file, name="steps_file"),
     path("<slug:slug>/comparisons/bulk/", comparisons.bulk, name="bulk"),
     path("<slug:slug>/comparisons/views/", comparisons.views, name="views"),
     path("<slug:slug>/comparisons/ambiguous/", comparisons.ambiguous, name="ambiguous"),

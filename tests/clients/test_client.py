@@ -172,6 +172,7 @@ COVERED = [
     operations.image_upload("p", Path("f")),
     operations.images("p", limit=1, offset=0),
     operations.trajectories_export("p"),
+    operations.steps_export("p"),
     operations.import_get("p", "j"),
     operations.import_findings("p", "j", after=0),
     operations.import_check("p", "j"),

@@ -279,6 +279,30 @@ def test_what_was_said_is_exported_with_the_votes_and_the_runs_as_atif(
     assert "first wrong step 3" in page
 
 
+def test_judged_steps_are_rows_of_steps(
+    lease: Lease, ana: User, emil: User, project: Project, client: Client
+) -> None:
+    """Steps before the first wrong one are right, nothing is said of those behind it, and of turns
+    that are not the agent's never anything."""
+    vote_cast(
+        slot=lease.slot,
+        annotator=ana,
+        idempotency_key=lease.key,
+        choice="a",
+        runs={"first_error": {"a": 0, "b": 4}},
+    )
+    client.force_login(emil)
+    sent = client.get(f"/p/{project.slug}/comparisons/steps/")
+    a, b = [json.loads(line) for line in b"".join(sent.streaming_content).splitlines()]
+    assert [turn["role"] for turn in a["prompt"]] == ["user"]
+    roles = ["assistant", "tool", "assistant", "tool", "assistant", "tool", "assistant"]
+    assert a["roles"] == b["roles"] == roles
+    assert a["labels"] == [True, None, True, None, True, None, True]
+    assert b["labels"] == [True, None, True, None, False, None, None]
+    assert b["completions"][4] == 'cat({"path":"a"})'
+    assert a["metadata"] == {"answers": 1, "agreeing": 1}
+
+
 def test_a_criterions_definition_stands_beside_its_row(
     project: Project, ada: User, ana: User, client: Client
 ) -> None:

@@ -315,6 +315,7 @@ LABELING = [
     page("labeling:results_file", READERS),
     page("labeling:votes_file", READERS),
     page("labeling:trajectories_file", READERS),
+    page("labeling:steps_file", READERS),
     page("labeling:images", STAFF),
     post("labeling:images", STAFF),  # no file was chosen, which the page says
     page("labeling:comparison", READERS, args=comparison_id),
@@ -439,6 +440,7 @@ LABELING_API = [
     api("GET /projects/{slug}/results", READERS),
     api("GET /projects/{slug}/results/votes", READERS),
     api("GET /projects/{slug}/results/trajectories", READERS),
+    api("GET /projects/{slug}/results/steps", READERS),
     api("GET /projects/{slug}/images", READERS),
     api("POST /projects/{slug}/images", STAFF, ok=400),  # no file
     api("GET /projects/{slug}/labeling", READERS),

@@ -262,6 +262,19 @@ def trajectories(
     return download_response(exports.trajectories_export(project=project, wanted=filters.wanted()))
 
 
+@router.get(
+    "/projects/{slug}/results/steps",
+    auth=needs("read"),
+    summary="The runs whose first wrong step people told, as rows of steps, as JSON Lines",
+    openapi_extra=FILE_SENT,
+)
+def steps(request: HttpRequest, slug: str, filters: Query[ComparisonFilters]) -> HttpResponseBase:
+    """Where more than half of the answers name one step, or none. A file of these rows is imported
+    as a dataset of steps, on which process reward models are trained."""
+    project, _ = project_for(request.user, slug, READERS)
+    return download_response(exports.steps_export(project=project, wanted=filters.wanted()))
+
+
 def _decision(row: selectors.Decision) -> dict[str, Any]:
     return {
         "comparison": row.comparison_id,

@@ -259,6 +259,14 @@ def trajectories_file(request: Request) -> HttpResponseBase:
     return download_response(exports.trajectories_export(project=request.project, wanted=wanted))
 
 
+@require_safe
+@project_page(READERS)
+def steps_file(request: Request) -> HttpResponseBase:
+    """The steps that people judged, for process reward models."""
+    wanted = ComparisonsFilter(request.GET).wanted()
+    return download_response(exports.steps_export(project=request.project, wanted=wanted))
+
+
 def _row(comparison: Comparison) -> dict[str, Any]:
     decision = getattr(comparison, "decision", None)
     return {

@@ -1344,6 +1344,12 @@ class AsyncClient:
         operation = operations.trajectories_export(project)
         return await self._save(operation, file, on_progress)
 
+    async def steps_export(
+        self, project: str, file: str | Path, *, on_progress: Progress | None = None
+    ) -> Path:
+        """The runs whose first wrong step people told, as JSON Lines of steps."""
+        return await self._save(operations.steps_export(project), file, on_progress)
+
     async def import_get(self, project: str, job: str) -> types.Import:
         """An import by its id."""
         return await self._transport.send(operations.import_get(project, job))

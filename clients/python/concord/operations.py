@@ -710,6 +710,11 @@ def trajectories_export(project: str) -> Operation[None]:
     return Operation("GET", "/projects/{slug}/results/trajectories", lambda data: None, names)
 
 
+def steps_export(project: str) -> Operation[None]:
+    names = {"slug": project}
+    return Operation("GET", "/projects/{slug}/results/steps", lambda data: None, names)
+
+
 def import_get(project: str, job: str) -> Operation[types.Import]:
     return Operation("GET", IMPORT, types.Import.read, {"slug": project, "job": job})
 

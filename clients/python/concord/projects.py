@@ -98,6 +98,10 @@ class Comparisons(Group):
         """The runs of agents that are compared, as JSON Lines of ATIF 1.7."""
         return self._do(self._client.trajectories_export(self._slug, file))
 
+    def steps_export(self, file: str | Path) -> Path:
+        """The runs whose first wrong step people told, as JSON Lines of steps."""
+        return self._do(self._client.steps_export(self._slug, file))
+
     def alarms(self) -> types.Alarms:
         """See `AsyncClient.alarms`."""
         return self._do(self._client.alarms(self._slug))
