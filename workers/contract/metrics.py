@@ -304,6 +304,42 @@ METRICS = (
     Metric("reward/outlier_share", "Rewards clipped", "share", TRAINING),
     Metric("reward/blocked_share", "Answers that break a hard rule", "share", TRAINING),
     Metric("reward/cache_hit_rate", "Scores from the cache", "share", TRAINING),
+    Metric(
+        "tools/success_share",
+        "Final states that are right",
+        "share",
+        TRAINING,
+        about="By the task's own check, whatever is rewarded.",
+        leads=True,
+    ),
+    Metric(
+        "tools/call_frequency",
+        "Calls of tools",
+        "per answer",
+        TRAINING,
+        about="Calls that rise while final states do not get better are paid for.",
+        leads=True,
+    ),
+    Metric("tools/failure_frequency", "Calls that failed", "share of calls", TRAINING),
+    Metric(
+        "tools/illegal_share", "Calls of no tool, or with no fitting arguments", "share", TRAINING
+    ),
+    Metric("tools/turns", "Turns", "per answer", TRAINING),
+    Metric("tools/tokens", "Tokens, results of tools included", "tokens per answer", TRAINING),
+    Metric("tools/part_share", "Files and answers that are right", "share", TRAINING),
+    Metric("tools/form_share", "Answers of the right form", "share", TRAINING),
+    Metric(
+        "tools/named_only_share", "Answers with the right names and wrong texts", "share", TRAINING
+    ),
+    Metric(
+        "tools/check_read_share", "Answers whose tools read what is expected", "share", TRAINING
+    ),
+    Metric(
+        "tools/replay_apart_share",
+        "Answers that a fresh environment does not repeat",
+        "share",
+        TRAINING,
+    ),
     Metric("rollout/lag", "Age of the rollouts", "versions", TRAINING),
     Metric("rollout/age", "Age of the rollouts in steps", "optimizer steps", TRAINING),
     Metric(
@@ -624,6 +660,7 @@ METRICS = (
     Metric("eval/calibrated_mean", "Calibrated reward on fixed prompts", "0–1", EVALUATION),
     Metric("eval/response_length", "Length on fixed prompts", "tokens", EVALUATION),
     Metric("eval/ended_share", "Answers ended on fixed prompts", "share", EVALUATION),
+    Metric("eval/success_share", "Right final states on fixed prompts", "share", EVALUATION),
     Metric("eval/canary_pairs", "Canary pairs", "pairs", EVALUATION),
     Metric("eval/reproducibility", "Largest change of a repeated score", "deviations", EVALUATION),
     Metric(
