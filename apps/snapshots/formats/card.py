@@ -37,6 +37,7 @@ _TAGS = {
     "unpaired": ["preference", "human-feedback", "kto", "trl"],
     "demonstrations": ["instruction-tuning", "trl"],
     "prompts": ["prompts", "trl"],
+    "stepwise": ["process-reward", "stepwise-supervision", "trl"],
     "pairs": ["pairs"],
 }
 COLUMNS = {
@@ -45,6 +46,9 @@ COLUMNS = {
     "rejected": "the other answer",
     "messages": "the conversation, ending with the answer to learn",
     "completion": "an answer",
+    "completions": "the steps that followed, in order",
+    "labels": "whether each step is right; null where nobody marked it",
+    "roles": "who each step is of: assistant, tool or user",
     "label_probability": "P(chosen is preferred), the target of a soft loss; 0.5 for a tie",
     "label": "whether the answer is wanted",
     "probability": "share of the votes for `chosen`; ties and both bad count one half",

@@ -10,6 +10,7 @@ from tests.workers.recipes.conftest import PLANTED_PPO, SUBJECTS, preference_row
 from tests.workers.recipes.language import Outcome, Workshop, user
 from tests.workers.recipes.test_grpo import PLANTED as PLANTED_GRPO
 from tests.workers.recipes.test_ppo_ensemble import put_ensemble
+from tests.workers.recipes.test_process_reward import trajectories
 from tests.workers.test_machine_curves import BY_MACHINE
 from workers.contract.metrics import METRICS, PEOPLE, Metric, metric_of
 
@@ -60,6 +61,14 @@ def emitted(planted: dict[str, Outcome], models: Workshop) -> set[str]:
         sft="base",
         prompts="documented_tasks",
     )
+    models.put_snapshot("documented_steps", train=trajectories(8, 1), dev=trajectories(32, 2))
+    steps = models.spec(
+        "documented_process_reward",
+        "process_reward",
+        {"batch_size": 4, "max_length": 64, "max_steps": 1},
+        sft="base",
+        data="documented_steps",
+    )
     check = json.dumps({"category": "says something", "test": "answers"})
     asked_known = [{"prompt": user(s), "answer": "a", "check": check} for s in SUBJECTS]
     models.put_snapshot("documented_answers", train=asked_known[:1], dev=asked_known[1:])
@@ -93,7 +102,7 @@ def emitted(planted: dict[str, Outcome], models: Workshop) -> set[str]:
         data="documented_mixed",
     )
     drill = models.spec("documented_drill", "drill", {"steps": 1, "metrics_per_step": 2})
-    for spec in (ppo, grpo, tools, evaluation, assessment, imitation, members, drill):
+    for spec in (ppo, grpo, tools, steps, evaluation, assessment, imitation, members, drill):
         names |= models.run_here(spec).metric_names()
     return names
 
