@@ -44,6 +44,8 @@ from workers.data.snapshot import (
     read_preferences,
     read_prompts,
 )
+from workers.environments.tasks import task_rows
+from workers.environments.worlds import tasks_of
 
 __all__ = ["inline_parsing"]
 
@@ -271,6 +273,25 @@ def test_single_answers_say_whether_they_are_desirable_and_train_kto_alone(
     with pytest.raises(DomainError, match="not a snapshot of unpaired") as refusal:
         launch(kind="dpo", inputs=inputs)
     assert refusal.value.field == "inputs.data"
+
+
+def test_tasks_of_an_environment_are_prompts_whose_final_state_is_kept(
+    project: Project, settings: Any
+) -> None:
+    rows = task_rows("files", count=12, seed=0)
+    made = snapshot_import(project=project, kind="prompts", name="tasks", rows=rows)
+    files = ("train", *evaluation_splits(folder(made, settings)))
+    read = [
+        one
+        for name in files
+        if (folder(made, settings) / f"{name}.jsonl").stat().st_size
+        for one in read_prompts(folder(made, settings), name)
+    ]
+    assert len(tasks_of(read, "files")) == 12
+    broken = rows[0] | {"check": {"category": "c", "test": "final_state", "value": {"end": {}}}}
+    with pytest.raises(DomainError, match="none of start, files") as refused:
+        snapshot_import(project=project, kind="prompts", name="broken", rows=[rows[1], broken])
+    assert (refused.value.row, refused.value.field) == (2, "check")
 
 
 STEPS = {"prompt": "Why?", "completions": ["So.", "Then."], "labels": [1, 0]}

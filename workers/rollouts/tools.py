@@ -40,8 +40,9 @@ PLAIN = (
     'To call one write <tool_call> {"name": "…", "arguments": {…}} </tool_call>\n{% endif %}'
     "{% for message in messages %}{{ message['role'] + ': ' + message['content'] }}"
     "{% for call in message['tool_calls'] or [] %}"
-    "{{ ' <tool_call> {\"name\": \"' + call['function']['name'] + '\", \"arguments\": ' }}"
-    "{{ call['function']['arguments'] | tojson }}{{ '} </tool_call>' }}{% endfor %}"
+    "{% set called = call['function'] or call %}"
+    "{{ ' <tool_call> {\"name\": \"' + called['name'] + '\", \"arguments\": ' }}"
+    "{{ called['arguments'] | tojson }}{{ '} </tool_call>' }}{% endfor %}"
     "{{ eos_token if message['role'] == 'assistant' else '\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ 'assistant: ' }}{% endif %}"
 )

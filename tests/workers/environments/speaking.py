@@ -44,10 +44,13 @@ def settings(**more: Any) -> GRPOSettings:
 
 
 def rollouts(
-    rows: list[dict[str, Any]] | None = None, world: type[World] | None = None, **more: Any
+    rows: list[dict[str, Any]] | None = None,
+    world: type[World] | None = None,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    **more: Any,
 ) -> ToolRollouts:
     chosen = settings(**more)
-    tokenizer = word_tokenizer(MORE)
+    tokenizer = tokenizer or word_tokenizer(MORE)
     prepare_tokenizer(tokenizer, chosen)
     prompts = [
         Prompt(row["prompt"], answer=row["answer"], columns=row) for row in rows or task_rows()

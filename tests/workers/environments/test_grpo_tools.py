@@ -22,13 +22,22 @@ from tests.workers.recipes.language import Outcome, Workshop, user, word_tokeniz
 from workers.config import settings_for
 from workers.config.parsing import SettingsError
 from workers.contract.events import RecipeError
-from workers.environments.worlds import Call, Episode, FileStore, World
+from workers.environments.worlds import (
+    WORLDS,
+    Calculator,
+    Call,
+    Episode,
+    FileStore,
+    ToolFailure,
+    World,
+)
 from workers.grpo.metrics import episode_metrics
 from workers.grpo.trainer import GroupTrainer
 from workers.models.invariants import check_tool_mask
+from workers.recipes import grpo
 from workers.rollouts import tools as tool_rollouts
 from workers.rollouts.local import Responses, Sampling
-from workers.rollouts.tools import CutEpisode, prepare_tokenizer
+from workers.rollouts.tools import CutEpisode, ToolRollouts, prepare_tokenizer
 
 pytestmark = [
     pytest.mark.recipe,
@@ -141,6 +150,37 @@ def test_a_reward_for_calls_is_named_where_final_states_do_not_get_better(
     named = {alert["rule"] for alert in shop.run_here(run).all("Alert")}
     assert {"tool_hacking", "needless_calls"} <= named
     assert not {alert["rule"] for alert in learned.all("Alert")}
+
+
+class Guesses(Calculator):
+    """The fault: where the tool fails, its wrapper has an answer all the same."""
+
+    def calculate(self, expression: str) -> str:
+        if expression == "3+3":
+            raise ToolFailure("out of order")
+        return super().calculate(expression)
+
+    def result_of(self, name: str, arguments: Any) -> tuple[str, bool]:
+        content, error = super().result_of(name, arguments)
+        return ("6", False) if error else (content, error)
+
+
+class OutOfOrder(Guesses):
+    """What the tool really does."""
+
+    result_of = Calculator.result_of
+
+
+def test_failures_that_are_stored_as_success_are_named_while_the_run_trains(
+    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def faulty(_: Any, tokenizer: Any, chosen: Any) -> ToolRollouts:
+        return rollouts(world=Guesses, tokenizer=tokenizer)
+
+    monkeypatch.setattr(grpo, "make_tools", faulty)
+    monkeypatch.setitem(WORLDS, "calculator", OutOfOrder)
+    outcome = shop.run_here(spec(shop, "swallowed", steps=2, eval_every=2, save_every=2))
+    assert "tool_results_untrue" in {one["rule"] for one in outcome.all("Evidence")}
 
 
 # --- rollouts ---
