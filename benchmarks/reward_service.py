@@ -39,8 +39,8 @@ import workers.recipes  # noqa: F401  (quiet, offline libraries)
 import torch
 
 from benchmarks.report import print_report, versions
+from measures.messages import Messages
 from workers.data.batches import encode_pair, encode_prompt, pad_right
-from workers.data.snapshot import Messages
 from workers.models.loading import load_scorer, load_tokenizer, save_model, stop_ids
 from workers.rewards.cache import CachedReward, ScoreCache
 from workers.rewards.model import ModelReward

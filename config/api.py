@@ -20,9 +20,11 @@ from apps.evaluation.api.verdicts import router as verdicts
 from apps.labeling.api import router as labeling
 from apps.labeling.api.comments import router as comments
 from apps.labeling.api.finding import router as finding
+from apps.labeling.api.images import router as images
 from apps.labeling.api.imports import router as imports
 from apps.labeling.api.people import router as labeling_people
 from apps.labeling.api.ratings import router as ratings
+from apps.labeling.api.writing import router as writing
 from apps.loop.api import router as overview
 from apps.loop.api.pipelines import router as pipelines
 from apps.monitoring.api.incidents import router as incidents
@@ -50,9 +52,11 @@ for _router in (
     labeling,
     finding,
     comments,
+    images,
     imports,
     labeling_people,
     ratings,
+    writing,
     agreement,
     disputes,
     snapshots,

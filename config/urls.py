@@ -6,6 +6,7 @@ from django.urls import include, path
 from apps.accounts.urls import allauth_urls
 from apps.accounts.views.account import admin_sign_in, home
 from apps.common.views import healthz, livez, readyz, words
+from apps.labeling.views.images import image
 from apps.labeling.views.label import work
 from apps.monitoring.views.backups import site_backups
 from apps.monitoring.views.metrics import metrics
@@ -26,6 +27,7 @@ urlpatterns = [
     path("metrics", metrics, name="metrics"),
     path("site/backups/", site_backups, name="site_backups"),
     path("words/<str:language>.js", words, name="words"),
+    path("images/<str:sha256>/", image, name="image"),
     path("", include("apps.accounts.urls")),
     path("", include(allauth_urls)),
     path("api/v1/", api_urls),

@@ -17,7 +17,8 @@ def test_an_audit_event_cannot_be_changed_or_deleted(project: Project) -> None:
 
 
 KEPT = (
-    *("accounts_auditevent", "accounts_auditlink", "labeling_answer"),
+    *("accounts_auditevent", "accounts_auditlink", "labeling_answer", "labeling_runanswer"),
+    "labeling_writtenversion",
     *("evaluation_stagechange", "snapshots_splitaccess", "training_constitution"),
 )
 

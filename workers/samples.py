@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from measures.messages import Messages
 from measures.phrases import Phrases
 from workers.artifacts import file_sha256
 from workers.context import RunContext
@@ -23,7 +24,7 @@ from workers.contract.events import (
     Sample,
     blocked_reason,
 )
-from workers.data.snapshot import TRAIN, Messages, Preference, evaluation_splits, read_preferences
+from workers.data.snapshot import TRAIN, Preference, evaluation_splits, read_preferences
 from workers.rollouts.local import derive_seed
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ urlpatterns = [
     path("<slug:slug>/agreement/refresh/", reports.refresh, name="refresh"),
     path("<slug:slug>/agreement/agreement.csv", reports.statistics_csv, name="statistics_csv"),
     path("<slug:slug>/agreement/splits.csv", reports.splits_csv, name="splits_csv"),
+    path("<slug:slug>/agreement/runs/", reports.runs, name="runs"),
     path("<slug:slug>/agreement/slices/", reports.slices, name="slices"),
     path("<slug:slug>/agreement/slices.csv", reports.slices_csv, name="slices_csv"),
     path("<slug:slug>/agreement/matrix/", reports.matrix, name="matrix"),

@@ -115,9 +115,9 @@ class ErasureWish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PersonDataset:
-    """A frozen dataset that holds votes of a person. pairs: decided with them; changed: of these,
-    how many the project would decide otherwise without them; alone: pairs on which nobody else has
-    voted; uses: the runs and models made of it."""
+    """A frozen dataset that holds votes or texts of a person. pairs: decided with them, or texts;
+    changed: of these, how many the project would decide otherwise without them; alone: pairs on
+    which nobody else has voted; each text is both; uses: the runs and models made of it."""
 
     project: str
     name: str

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from tempfile import SpooledTemporaryFile
@@ -16,6 +16,7 @@ from django.utils.http import content_disposition_header
 
 from apps.common.http import FileStream
 from apps.common.spreadsheet import csv_lines
+from measures.messages import said
 
 Row = dict[str, Any]
 
@@ -112,10 +113,55 @@ def json_lines(rows: Iterable[Row]) -> Iterator[bytes]:
     return (json_line(row).encode("utf-8") for row in rows)
 
 
-def parquet_write(rows: Iterable[Row], schema: pa.Schema, file: IO[bytes]) -> None:
+# A list of messages that hold more than a role and a text: each is one JSON value, as `datasets`
+# reads it (`List(Json())`).
+JSON_LIST = pa.list_(pa.json_())
+
+
+def rows_table(rows: Sequence[Row], schema: pa.Schema) -> pa.Table:
+    """As `Table.from_pylist`, which knows no columns of JSON."""
+    columns = [_column([row.get(field.name) for row in rows], field.type) for field in schema]
+    return pa.table(columns, schema=schema)
+
+
+def holds_json(of: pa.DataType) -> bool:
+    return isinstance(of, pa.JsonType) or (pa.types.is_list(of) and holds_json(of.value_type))
+
+
+def _column(values: list[Any], of: pa.DataType) -> pa.Array:
+    if not holds_json(of):
+        return pa.array(values, type=of)
+    return _as_json(pa.array([_written(value, of) for value in values], type=_stored(of)), of)
+
+
+def _stored(of: pa.DataType) -> pa.DataType:
+    return pa.list_(_stored(of.value_type)) if pa.types.is_list(of) else pa.string()
+
+
+def _written(value: Any, of: pa.DataType) -> Any:
+    if value is None:
+        return None
+    if pa.types.is_list(of):
+        return [_written(one, of.value_type) for one in value]
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _as_json(array: pa.Array, of: pa.DataType) -> pa.Array:
+    if pa.types.is_list(of):
+        inner = _as_json(array.values, of.value_type)
+        mask = array.is_null() if array.null_count else None
+        return pa.ListArray.from_arrays(array.offsets, inner, type=of, mask=mask)
+    return pa.ExtensionArray.from_storage(of, array)
+
+
+def parquet_write(rows: Iterable[Row], schema: pa.Schema, file: IO[bytes]) -> int:
+    """Returns how many rows there were."""
+    n = 0
     with pq.ParquetWriter(file, schema) as writer:
         for part in _parts(rows):
-            writer.write_table(pa.Table.from_pylist(part, schema=schema))
+            writer.write_table(rows_table(part, schema))
+            n += len(part)
+    return n
 
 
 def both_write(
@@ -126,7 +172,7 @@ def both_write(
     with pq.ParquetWriter(table, schema) as writer:
         for part in _parts(rows):
             lines.write(b"".join(json_lines(part)))
-            writer.write_table(pa.Table.from_pylist(part, schema=schema))
+            writer.write_table(rows_table(part, schema))
             n += len(part)
     return n
 
@@ -161,6 +207,6 @@ def _text(value: Any) -> Any:
         return json.dumps([_text(item) for item in value], ensure_ascii=False)
     if isinstance(value[0], dict):
         if len(value) == 1:
-            return value[0]["content"]
-        return "\n\n".join(f"{turn['role']}: {turn['content']}" for turn in value)
+            return said(value[0])
+        return "\n\n".join(f"{turn['role']}: {said(turn)}" for turn in value)
     return "; ".join(map(str, value))

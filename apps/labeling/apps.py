@@ -35,7 +35,7 @@ class LabelingConfig(AppConfig):
     def ready(self) -> None:
         # models are there only now
         from apps.accounts.selectors import named_by
-        from apps.labeling.models import ImportJob
+        from apps.labeling.models import ImportJob, WritingBatch
         from apps.labeling.selectors.projects import (
             comparisons_named,
             has_guidelines,
@@ -44,6 +44,7 @@ class LabelingConfig(AppConfig):
             project_facts,
         )
         from apps.labeling.selectors.ratings import has_rating_tasks
+        from apps.labeling.selectors.writing import has_writing
         from apps.labeling.services.erasing import labeling_erase
         from apps.labeling.services.projects import (
             labeling_settings_copy,
@@ -101,6 +102,7 @@ class LabelingConfig(AppConfig):
                 labelers,
                 tabs=annotators,
             ),
+            NavItem(11, _("Write"), "labeling:write", "pencil", "write", labelers, has_writing),
             NavItem(
                 12,
                 _("Guidelines"),
@@ -137,6 +139,7 @@ class LabelingConfig(AppConfig):
                 readers,
                 has_rating_tasks,
             ),
+            NavItem(23, _("Writing"), "labeling:writing", "pencil", "writing", readers),
             NavItem(
                 91, _("Settings"), "labeling:settings", "settings", "settings", frozenset({"admin"})
             ),
@@ -144,7 +147,8 @@ class LabelingConfig(AppConfig):
             nav_add(item)
         for role in labelers:
             overview_set(role, "work")
-        upload_add("labeling:imports", "api:import_create")
+        audit_subjects_add(("writing",), named_by(WritingBatch, "name", "labeling:writing_batch"))
+        upload_add("labeling:imports", "labeling:writing_new", "api:import_create")
         heavy_add(
             *(f"labeling:{name}" for name in ("results_file", "votes_file", "bulk", "ambiguous")),
             *("labeling:person_votes_discard", "labeling:discard_undo", "labeling:rating_pairs"),
@@ -154,7 +158,10 @@ class LabelingConfig(AppConfig):
         )
         translated(
             "work",
-            *(f"labeling:{name}" for name in ("label", "vote", "skip", "hold", "ask", "revise")),
+            *(
+                f"labeling:{name}"
+                for name in ("label", "vote", "skip", "hold", "part", "ask", "revise")
+            ),
             *(
                 f"labeling:{name}"
                 for name in ("withdraw", "answers", "questions", "opt_outs", "hours")
@@ -163,6 +170,8 @@ class LabelingConfig(AppConfig):
             *(f"labeling:qualification{step}" for step in ("", "_start", "_answer")),
             *(f"labeling:{name}" for name in ("rate", "rate_submit", "rate_skip")),
             *(f"labeling:{name}" for name in ("ratings_mine", "rating_change")),
+            *(f"labeling:write{step}" for step in ("", "_mine", "_text", "_draft", "_submit")),
+            *(f"labeling:write_{step}" for step in ("skip", "preview", "review", "verdict")),
         )
         voting_add(
             *(f"labeling:{name}" for name in ("label", "vote", "skip", "hold", "who")),
@@ -182,8 +191,10 @@ def _member_changed(instance: Any, **_given: Any) -> None:
     """Somebody came, went, was paused or has another role: pairs may have nobody left, or somebody
     again."""
     from apps.labeling.services.exhausting import comparisons_settle
+    from apps.labeling.services.writing import texts_of_absent_free
 
     after_commit(comparisons_settle, project=instance.project)
+    after_commit(texts_of_absent_free, project=instance.project)
 
 
 def _results(project: Any) -> Any:

@@ -6,7 +6,8 @@ while a file is sent is in it as it was when its piece was read.
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import TypeVar
+from itertools import islice
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from django.db.models import Model, QuerySet
@@ -14,12 +15,14 @@ from django.db.models import Model, QuerySet
 from apps.accounts.identity import names_under
 from apps.accounts.models import Project
 from apps.common.errors import DomainError
-from apps.common.row_files import MEDIA, ROW_FORMATS, Export, Row, rows_content
-from apps.labeling.models import Comparison, DecideBy, Decision, Vote
+from apps.common.row_files import MEDIA, ROW_FORMATS, Export, Row, json_lines, rows_content
+from apps.labeling.formats.conversations import atif_of
+from apps.labeling.models import Comparison, DecideBy, Decision, RunAnswer, Task, Vote
 from apps.labeling.personal_data import scrubbed
 from apps.labeling.selectors import settings_get
 from apps.labeling.selectors.finding import Wanted, comparisons_matching
-from apps.labeling.texts import Messages
+from measures.messages import Messages
+from measures.runs import steps_of
 
 _PART = 1_000
 _LISTS = pa.list_(pa.string())
@@ -64,7 +67,7 @@ _VOTE_COLUMNS = pa.schema(
     | {"flags": _LISTS, "improvement": pa.string(), "active_ms": pa.int64(), "wall_ms": pa.int64()}
     | {"cast_at": pa.string(), "guideline_version": pa.int64(), "is_current": pa.bool_()}
     | {"revision": pa.int64(), "purpose": pa.string(), "source": pa.string()}
-    | {"remarks_licence": pa.string()}
+    | {"remarks_licence": pa.string(), "runs": pa.string()}
 )
 _RESULT_TEXTS = ("prompt", "response_a", "response_b", "metadata")
 _VOTE_TEXTS = ("rationale", "improvement")
@@ -117,13 +120,58 @@ def votes_export(
         _scrubbed(
             _vote(vote, "" if with_names else name_of(vote.annotator_id))
             | ({} if licence or is_last else _NO_REMARKS)
-            | {"remarks_licence": licence},
+            | {"remarks_licence": licence, "runs": runs},
             _VOTE_TEXTS,
             scrub,
         )
-        for vote in _in_pieces(found)
+        for vote, runs in _with_runs(_in_pieces(found))
     )
     return _export(project, "votes", form, _VOTE_COLUMNS, rows)
+
+
+def _with_runs(votes: Iterator[Vote]) -> Iterator[tuple[Vote, str]]:
+    """Each vote with what it says of its runs of agents, as JSON; "" where it says nothing."""
+    while part := list(islice(votes, _PART)):
+        found = RunAnswer.objects.in_bulk([vote.pk for vote in part])
+        for vote in part:
+            yield vote, json.dumps(runs_said(found[vote.pk])) if vote.pk in found else ""
+
+
+def runs_said(stored: RunAnswer) -> dict[str, Any]:
+    names = ("outcome", "first_error", "steps", "unopened")
+    return {name: getattr(stored, name) for name in names}
+
+
+def trajectories_export(*, project: Project, wanted: Wanted) -> Export:
+    """The runs of agents among these comparisons as trajectories of ATIF 1.7, a line each; what is
+    Concord's own (comparison, side, decision) stands under `extra`."""
+    runs = Task.objects.filter(project=project, of_agents=True, kind=Task.Kind.PAIR).values("pk")
+    found = comparisons_matching(project=project, wanted=wanted).filter(pk__in=runs)
+    found = found.select_related("prompt", "decision", "response_a", "response_b")
+    rows = (run for one in _in_pieces(found) for run in _trajectories(one))
+    return Export(f"{project.slug}-trajectories.jsonl", MEDIA["jsonl"], json_lines(rows))
+
+
+def _trajectories(comparison: Comparison) -> Iterator[Row]:
+    decision = getattr(comparison, "decision", None) or Decision()
+    for side, response in (("a", comparison.response_a), ("b", comparison.response_b)):
+        known = response.metadata.get("trajectory") or {}
+        about = {
+            "comparison": comparison.pk,
+            "external_id": comparison.external_id,
+            "side": side,
+            "winner": decision.winner,
+            "first_step": len(steps_of(comparison.prompt.messages)) + 1,
+        }
+        yield atif_of(
+            [*comparison.prompt.messages, *response.messages],
+            agent=str(known.get("agent") or response.model_name or "unknown"),
+            version=str(known.get("version") or "unknown"),
+            model=response.model_name,
+            tools=comparison.prompt.tools or (),
+            session=str(known.get("session") or f"{comparison.pk}-{side}"),
+            extra={"concord": about},
+        )
 
 
 def _export(
@@ -221,6 +269,6 @@ def _vote(vote: Vote, called: str) -> Row:
 
 def _text(messages: Messages, role: str) -> str:
     """One plain message is its text; a conversation is JSON, which an import reads back."""
-    if len(messages) == 1 and messages[0]["role"] == role:
+    if len(messages) == 1 and messages[0]["role"] == role and len(messages[0]) == 2:
         return messages[0]["content"]
     return json.dumps(messages, ensure_ascii=False)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
+from django.db.transaction import atomic
 
 from apps.accounts.models import AuditEvent, Membership, Project, Role, User
 from apps.accounts.services import audit_record, membership_set, user_create
@@ -23,7 +24,15 @@ from apps.agreement.services.reports import report_refresh
 from apps.common.errors import DomainError
 from apps.common.locks import lock_held
 from apps.labeling.models import Comparison, Vote
-from apps.labeling.services import comparisons_import, project_create, votes_import
+from apps.labeling.selectors.writing import has_writing
+from apps.labeling.services import Lease, comparisons_import, project_create, votes_import
+from apps.labeling.services.leasing import writing_lease_next
+from apps.labeling.services.writing import (
+    text_of_lease,
+    text_review,
+    text_submit,
+    writing_batch_create,
+)
 from apps.loop.row_files import (
     JUDGE_DEBATES,
     comparison_rows,
@@ -51,6 +60,36 @@ SLUG, NAME = "arguments", "Arguments"
 DESCRIPTION = (
     "Which argument is more convincing? 2,200 pairs of web arguments with the votes of 2,134 "
     "people (UKPConvArg1, Habernal & Gurevych 2016, CC-BY 4.0)."
+)
+# What people are asked to write, and what Ada wrote and Rita said of it: ours, CC0.
+ASKED = (
+    "Should shops be closed on Sundays?",
+    "Should pupils wear a school uniform?",
+    "Is it right to keep animals in zoos?",
+    "Should voting be compulsory?",
+    "Should cities ban private cars from their centres?",
+)
+WRITTEN: tuple[tuple[str, dict[str, str]], ...] = (
+    (
+        "Shops should stay closed on Sundays. A common day off lets families and clubs meet, which "
+        "no shift plan can replace. Who needs bread can buy it on Saturday.",
+        {"verdict": "accepted"},
+    ),
+    (
+        "A uniform hides who can afford what. Pupils then quarrel about less, for exampel about "
+        "the price of shoes.",
+        {
+            "verdict": "edited",
+            "body": "A uniform hides who can afford what. Pupils then quarrel about less, for "
+            "example about the price of shoes.",
+        },
+    ),
+    (
+        "A good zoo keeps species alive that have no home left. The Arabian oryx was bred in zoos, "
+        "and lives in the desert again.",
+        {},
+    ),
+    ("Everybody should vote.", {"verdict": "rejected", "reason": "Give a reason and an example."}),
 )
 SIGN_INS = "demo-sign-ins.json"
 PEOPLE = (
@@ -168,6 +207,7 @@ def demo_build(*, say: Say, real: Size | None = None) -> Workspace:
             _comparisons(project, say)
             _votes(project, say)
         _agreement(project, say)
+        _writing(project, people, say)
         emil = people["emil"]
         data = _published(project, emil, say, real) if real else _datasets(project, emil, say)
         runs = circle_start(
@@ -308,6 +348,38 @@ def _agreement(project: Project, say: Say) -> None:
     if report is None or report.last_vote_id < newest_vote_id(project=project):
         with stage_timed(project, "agreement", say, "computing agreement"):
             report_refresh(project=project)
+
+
+def _writing(project: Project, people: dict[str, User], say: Say) -> None:
+    """A few texts to write in every state: free, waiting for a review, accepted and sent back."""
+    if has_writing(project):
+        return
+    with atomic():
+        batch = writing_batch_create(
+            project=project,
+            by=people["emil"],
+            kind="demonstrations",
+            name="Short arguments",
+            instruction="Three sentences at most: the claim, a reason, an example.",
+            prompts=[{"prompt": prompt} for prompt in ASKED],
+            licence="CC0-1.0",
+            most_characters=2_000,
+        )
+        for body, verdict in WRITTEN:
+            got = writing_lease_next(project=project, annotator=people["ada"])
+            if not isinstance(got, Lease):  # an admin has no guidelines to read first
+                break
+            text = text_of_lease(got)
+            text_submit(
+                text=text.pk,
+                author=people["ada"],
+                body=body,
+                idempotency_key=f"demo.{text.pk}",
+                source=Vote.Source.SIMULATED,
+            )
+            if verdict:
+                text_review(text=text.pk, reviewer=people["rita"], version=1, **verdict)
+    say(f"writing: {batch.texts.count()} texts asked for")
 
 
 def _published(project: Project, user: User, say: Say, size: Size) -> CircleData:

@@ -24,6 +24,7 @@ from apps.snapshots.selectors import comparing, lineage, looks, selection, snaps
 from apps.snapshots.services import freezing, mixing
 from apps.snapshots.services.budget import Wanted, budget_of
 from apps.snapshots.services.importing import snapshot_import
+from apps.snapshots.services.improvements import WRITTEN
 from apps.snapshots.services.looks import look_budget_set, look_sign
 from apps.snapshots.services.readiness import gather
 from apps.snapshots.services.selection import selection_replay_start
@@ -47,6 +48,12 @@ class SnapshotIn(Schema):
     )
     from_improvements: bool = Field(
         False, description="demonstrations only: freeze the answers that annotators have improved"
+    )
+    from_writing: bool = Field(
+        False, description="demonstrations and prompts: freeze accepted texts of writing work"
+    )
+    writing_batches: list[str] = Field(
+        default_factory=list, description="with from_writing: only texts of these batches"
     )
 
 
@@ -247,14 +254,18 @@ def snapshot_list(request: HttpRequest, slug: str) -> Any:
     "/projects/{slug}/snapshots",
     auth=needs("write"),
     response={201: SnapshotOut, 202: SnapshotOut},
-    summary="Freeze decided pairs or improved answers, or import demonstrations or prompts",
+    summary="Freeze decided pairs or what people wrote, or import demonstrations or prompts",
 )
 def snapshot_create(request: HttpRequest, slug: str, payload: SnapshotIn) -> Status:
-    """Given rows are frozen in the answer (201). Pairs and improved answers are frozen by a worker:
-    the answer (202) is the draft, and `GET …/snapshots/{id}` says when its `state` is `frozen`, or
-    `failed` with the reason in `error`. What is wrong with the request, and in a small project that
-    nothing is left to train on, is refused at once."""
+    """Given rows are frozen in the answer (201). Pairs and what people wrote are frozen by a
+    worker: the answer (202) is the draft, and `GET …/snapshots/{id}` says when its `state` is
+    `frozen`, or `failed` with the reason in `error`. What is wrong with the request, and in a small
+    project that nothing is left to train on, is refused at once."""
     project, _role = project_for(request.user, slug, STAFF)
+    if payload.from_writing and payload.kind not in WRITTEN:
+        raise DomainError("People write demonstrations and prompts.", field="kind")
+    if payload.writing_batches and not payload.from_writing:
+        raise DomainError("Batches are of written texts alone.", field="writing_batches")
     if payload.kind == Snapshot.Kind.PREFERENCES:
         if payload.rows:
             raise DomainError("Preferences are frozen from votes, not from rows.", field="rows")
@@ -263,6 +274,19 @@ def snapshot_create(request: HttpRequest, slug: str, payload: SnapshotIn) -> Sta
             name=payload.name,
             recipe=snapshots.recipe_over_defaults(project=project, data=payload.recipe),
             user=request.user,
+        )
+        return Status(202, draft)
+    if payload.from_writing:
+        if payload.rows or payload.from_improvements:
+            raise DomainError(
+                "Written texts are frozen without rows of your own.", field="from_writing"
+            )
+        draft, _sent = freezing.demonstrations_start(
+            project=project,
+            name=payload.name,
+            user=request.user,
+            source=WRITTEN[payload.kind],
+            batches=payload.writing_batches,
         )
         return Status(202, draft)
     if payload.from_improvements:

@@ -218,6 +218,7 @@ def notes(counts: Mapping[str, Any]) -> list[tuple[str, str]]:
             if counts.get("blocked_phrases")
             else "",
         ),
+        ("Written texts", _written_words(counts.get("written"))),
         ("File", counts.get("file", "")),
         ("Held out", _HELD_OUT.get(counts.get("split_by", ""), "")),
         (
@@ -329,6 +330,22 @@ def detail(snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
+def _people_facts(recipe: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Of what people wrote."""
+    if IMPROVED not in recipe:
+        return []
+    named = recipe.get("batches", [])
+    only = [("Writing work", f"{len(named):,} of its batches")] if named else []
+    return [("Made of", str(recipe[IMPROVED])), *only]
+
+
+def _written_words(written: Mapping[str, Any] | None) -> str:
+    if not written:
+        return ""
+    n, reviewed, edited = (written[name] for name in ("texts", "reviewed", "edited"))
+    return f"{n:,}, of which {reviewed:,} reviewed by another person and {edited:,} edited by one"
+
+
 def _mixture_facts(recipe: Mapping[str, Any]) -> list[tuple[str, str]]:
     mixture = recipe.get(MIXTURE)
     if not mixture:
@@ -352,7 +369,7 @@ def _ai_facts(recipe: Mapping[str, Any]) -> list[tuple[str, str]]:
 def recipe_facts(recipe: Mapping[str, Any]) -> list[tuple[str, str]]:
     """(name, words) of what was chosen; filters that filter nothing are left out."""
     if "least_votes" not in recipe:
-        return _mixture_facts(recipe) + _ai_facts(recipe)
+        return _mixture_facts(recipe) + _ai_facts(recipe) + _people_facts(recipe)
     filters = recipe.get("filters", {})
     chosen = [
         ("Rule", _rule(recipe)),
@@ -392,6 +409,11 @@ def card_facts(card: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [
         *([("Labels", words)] if words else []),
         *pool_facts(card.get("pool")),
+        *(
+            [("Written texts", said)]
+            if (said := _written_words(card.get("counts", {}).get("written")))
+            else []
+        ),
         *recipe_facts(card.get("recipe", {})),
         *removed_facts(card.get("personal_data_removed")),
     ]

@@ -132,6 +132,10 @@ def _content(
     if frozen and form != "csv":
         inner = f"parquet/{split}.parquet" if form == "parquet" else f"{split}.jsonl"
         return _frozen(snapshot, inner)
+    if shape.binary and form != "parquet":
+        raise DomainError(
+            f"This form ({shape.title}) is sent as Parquet or as a folder.", field="format"
+        )
     rows = first_and_all(read(snapshot, split, shape))
     if rows is None:
         raise Missing(

@@ -6,7 +6,7 @@ from django.utils import timezone
 
 from apps.accounts.models import Project, User
 from apps.common.models import Named
-from apps.labeling.models import Comparison
+from apps.labeling.models import Comparison, WrittenVersion
 
 READ_ONLY_KINDS = (
     "judge",
@@ -17,7 +17,7 @@ READ_ONLY_KINDS = (
 
 IMPORTED, MIXTURE = "imported", "mixture"  # keys of recipes …
 UNDECIDED = frozenset({IMPORTED, MIXTURE})  # … that decide nothing
-IMPROVED = "from"  # key of a recipe that freezes improved answers
+IMPROVED = "from"  # key of a recipe that freezes what people wrote: improved answers, or texts
 TRIED_AGAIN = frozenset({"ties", IMPROVED, MIXTURE})  # keys of recipes that a worker freezes
 AI_FEEDBACK = "ai_feedback"  # beside IMPORTED: a model labelled the rows
 
@@ -137,6 +137,26 @@ class SnapshotRow(models.Model):
 
     def __str__(self) -> str:
         return f"{self.comparison_id} in {self.snapshot_id}"
+
+
+class SnapshotText(models.Model):
+    """One version of a written text that is a row of a dataset."""
+
+    id = models.BigAutoField(primary_key=True)
+    snapshot = models.ForeignKey(
+        Snapshot, on_delete=models.CASCADE, related_name="texts", db_index=False
+    )
+    version = models.ForeignKey(WrittenVersion, on_delete=models.PROTECT, related_name="+")
+    split = models.CharField(max_length=24)
+    ordinal = models.PositiveIntegerField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["snapshot", "version"], name="snapshot_text_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"version {self.version_id} in {self.snapshot_id}"
 
 
 class SplitAccess(models.Model):

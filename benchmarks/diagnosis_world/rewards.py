@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import NormalDist
 
-from workers.data.snapshot import Messages
+from measures.messages import Messages
 from workers.rewards.source import RewardSource, Scores
 
 Change = Callable[[float, Messages, str], float]

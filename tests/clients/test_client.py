@@ -169,6 +169,9 @@ COVERED = [
     operations.me(),
     operations.projects(),
     operations.import_upload("p", Path("f"), makes="prompts", settings={}),
+    operations.image_upload("p", Path("f")),
+    operations.images("p", limit=1, offset=0),
+    operations.trajectories_export("p"),
     operations.import_get("p", "j"),
     operations.import_findings("p", "j", after=0),
     operations.import_check("p", "j"),
@@ -223,6 +226,16 @@ COVERED = [
     operations.promotion_request("p", {}),
     operations.promotion_decide("p", "r", {}),
     operations.checklists("p", "r"),
+    operations.writing_list("p"),
+    operations.writing_create("p", {}),
+    operations.writing_get("p", "b"),
+    operations.writing_change("p", "b", {}),
+    operations.writing_texts_page("p", after=0, limit=1, filters={}),
+    operations.writing_next("p"),
+    operations.writing_draft("p", 1, {}),
+    operations.writing_submit("p", 1, {}),
+    operations.writing_skip("p", 1, ""),
+    operations.writing_review("p", 1, {}),
 ]
 ANSWERS = {
     "AsksOut": types.Asks,
@@ -333,6 +346,13 @@ ANSWERS = {
     "VotesReportOut": types.VotesReport,
     "WatchOut": types.Watch,
     "TrafficOut": types.TrafficCounts,
+    "WritingBatchOut": types.WritingBatch,
+    "WrittenTextOut": types.WrittenText,
+    "WrittenPageOut": types.WrittenPage,
+    "TextToWriteOut": types.TextToWrite,
+    "WritingNextOut": types.WritingNext,
+    "WritingDraftOut": types.WritingDraft,
+    "WrittenVersionOut": types.WrittenVersion,
 }
 
 

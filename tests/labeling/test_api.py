@@ -190,7 +190,7 @@ def test_a_client_can_ask_what_the_project_asks_and_answer_all_of_it(
         show_improve=True,
     )
     pair = call(ana, "POST", "/projects/arguments/next")[1]["pair"]
-    assert pair["asks"]["criteria"] == CRITERIA
+    assert pair["asks"]["criteria"] == [one | {"definition": ""} for one in CRITERIA]
     assert (pair["asks"]["reasons"], pair["asks"]["improve"]) == (["Correct", "Safer"], True)
     vote = {"side": "left", "idempotency_key": pair["key"], "reasons": ["Safer"]}
     status, refused = call(ana, "POST", f"/slots/{pair['slot']}/vote", vote)

@@ -42,6 +42,7 @@ from tests.labeling.pairs import (
     upload,
     vote,
 )
+from tests.labeling.writing import accepted, batch_make
 from tests.people import person_make
 from tests.training.stack import database_url
 
@@ -159,9 +160,22 @@ def test_a_pair_in_hand_goes_with_its_import_and_the_next_one_comes(
         services.vote_cast(slot=lease.slot, annotator=ana, idempotency_key="x", choice="a")
 
 
+def test_a_prompt_that_a_person_wrote_stays_when_an_import_of_it_is_undone(
+    project: Project, emil: User, ana: User, rita: User
+) -> None:
+    asked = rows_make(1)[0]["prompt"]
+    batch_make(project, kind="prompts", name="Asked", instruction="A question.", n_prompts=1)
+    text = accepted(project, ana, rita, asked)
+    job = imported(checked(upload(project, emil, *rows_make(1))))
+    assert Comparison.objects.get().prompt == text.made_prompt
+    services.import_job_undo(job=job, by=emil)
+    assert not Comparison.objects.exists()
+    assert Prompt.objects.filter(pk=text.made_prompt.pk).exists()
+
+
 def test_everything_that_refers_to_what_an_import_brings_is_known() -> None:
     """Whoever adds a reference to a prompt or an answer tells the undoing of imports of it."""
-    assert _referring_to(Prompt) == {"Response", "Task"}
+    assert _referring_to(Prompt) == {"Response", "Task", "WrittenText"}
     assert _referring_to(Response) == {"Task", "Answer", "Vote", "TaskItem"}
 
 

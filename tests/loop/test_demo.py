@@ -9,7 +9,7 @@ from django.test import Client
 
 from apps.accounts.models import AuditEvent, Membership, Project, User
 from apps.common.errors import DomainError
-from apps.labeling.models import Comparison, Vote
+from apps.labeling.models import Comparison, Vote, WrittenText
 from apps.labeling.services import slot_lease_next
 from apps.loop import demo, report, row_files, selectors
 from apps.loop.demo import PEOPLE, demo_build, sign_ins_path, stage_seconds
@@ -83,6 +83,8 @@ def test_the_build_goes_on_where_it_was_killed(said: list[str], monkeypatch) -> 
     assert asked["evaluate"] == first.data.prompts
     assert asked["evaluate"].counts["rows"]["dev"] >= 48
     assert asked["suite"].name == "Regression suite"
+    states = WrittenText.objects.order_by("pk").values_list("state", flat=True)
+    assert list(states) == ["accepted", "accepted", "waiting", "rejected", "open"]
     assert set(stage_seconds(first.project)) == {"import", "votes", "agreement", "datasets"}
 
     counts = (Snapshot.objects.count(), Run.objects.count(), User.objects.count())

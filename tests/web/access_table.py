@@ -14,9 +14,11 @@ from typing import Any
 from django.urls import reverse
 from django.urls.exceptions import NoReverseMatch
 
-from apps.labeling.models import Comment, Task
+from apps.labeling.models import Comment, Task, WrittenText
 from apps.labeling.services.comments import comment_add
 from apps.labeling.services.task_rows import tasks_import
+from tests.labeling.writing import batch_make, submitted, taken
+from tests.people import person_make
 from tests.web.world import World
 
 ANNOTATOR, REVIEWER, ENGINEER, ADMIN = "annotator", "reviewer", "engineer", "admin"
@@ -102,6 +104,8 @@ PROVIDER = {"provider_id": "oidc"}  # none is set
 ACCOUNTS = [
     page("home", SIGNED_IN, ok=302),
     page("metrics", SIGNED_IN, ok=404, expect=anyone(404)),  # off until a token is set
+    # of a project that one belongs to; everything else is not there
+    page("image", SIGNED_IN, args={"sha256": "0" * 64}, ok=404),
     page("words", SIGNED_IN, args={"language": "de"}, expect=anyone(200)),
     page("livez", SIGNED_IN, expect=anyone(200)),
     page("readyz", SIGNED_IN, expect=anyone(200)),
@@ -278,6 +282,8 @@ LABELING = [
     post("labeling:vote", LABELERS, ok=400),  # an empty answer
     post("labeling:skip", LABELERS, ok=400),
     post("labeling:hold", LABELERS, ok=200),
+    # of a pair that one holds
+    page("labeling:part", LABELERS, args={"slot": 1, "side": "left", "number": 0}, ok=404),
     # says who is signed in, of the project nothing
     page("labeling:who", EVERYONE, expect={"outsider": 200, "anonymous": 200}),
     page("labeling:answers", LABELERS),
@@ -308,6 +314,9 @@ LABELING = [
     page("labeling:comparisons", READERS),
     page("labeling:results_file", READERS),
     page("labeling:votes_file", READERS),
+    page("labeling:trajectories_file", READERS),
+    page("labeling:images", STAFF),
+    post("labeling:images", STAFF),  # no file was chosen, which the page says
     page("labeling:comparison", READERS, args=comparison_id),
     page("labeling:bulk", READERS, ok=302),  # nothing was chosen
     post("labeling:views", READERS, data={"name": "mine"}),
@@ -429,6 +438,9 @@ LABELING_API = [
     api("GET /projects/{slug}/decisions", READERS),
     api("GET /projects/{slug}/results", READERS),
     api("GET /projects/{slug}/results/votes", READERS),
+    api("GET /projects/{slug}/results/trajectories", READERS),
+    api("GET /projects/{slug}/images", READERS),
+    api("POST /projects/{slug}/images", STAFF, ok=400),  # no file
     api("GET /projects/{slug}/labeling", READERS),
     api("PATCH /projects/{slug}/labeling", ADMINS, data={"overlap": 2}),
 ]
@@ -478,11 +490,75 @@ RATINGS = [
     api("GET /projects/{slug}/ratings", READERS),
 ]
 
+
+def waiting_text(world: World) -> WrittenText:
+    """A text of somebody else's that waits for a review."""
+    writer = person_make("Writer", world.project, ANNOTATOR)
+    batch_make(world.project)
+    text = taken(world.project, writer)
+    submitted(text, writer)
+    return text
+
+
+def text_id(world: World) -> dict[str, Any]:
+    return {"text_id": waiting_text(world).pk}
+
+
+def batch_id(world: World) -> dict[str, Any]:
+    return {"batch_id": batch_make(world.project).pk}
+
+
+def api_text(world: World) -> dict[str, Any]:
+    return {"text": waiting_text(world).pk}
+
+
+def api_batch(world: World) -> dict[str, Any]:
+    return {"batch": batch_make(world.project).pk}
+
+
+API_TEXT = "/projects/{slug}/writing/texts/{text}"
+ASKED = {"name": "Answers", "prompts": [{"prompt": "Why?"}]}
+SUBMITTED = {"body": "x", "idempotency_key": "k"}
+VERDICT = {"version": 1, "verdict": "accepted"}
+NOT_THEIRS = {ANNOTATOR: 404}  # another's text is as unknown to them as one that there is not
+WRITING = [
+    page("labeling:write", LABELERS),
+    page("labeling:write_mine", LABELERS),
+    page("labeling:write_review", EVERYONE),
+    post("labeling:write_preview", EVERYONE, data={"body": "x"}, ok=200),
+    page("labeling:write_text", READERS, args=text_id, expect=NOT_THEIRS),
+    post("labeling:write_draft", LABELERS, args=text_id, data={"body": "x"}, ok=200),  # said there
+    post("labeling:write_submit", LABELERS, args=text_id, data={"body": "x", "key": "k"}),
+    post("labeling:write_skip", LABELERS, args=text_id),
+    post("labeling:write_verdict", READERS, args=text_id, data=VERDICT, expect=NOT_THEIRS),
+    page("labeling:writing", READERS),
+    page("labeling:writing_new", STAFF),
+    page("labeling:writing_batch", READERS, args=batch_id),
+    post("labeling:writing_state", STAFF, args=batch_id, data={"action": "close"}),
+    api("GET /projects/{slug}/writing", READERS),
+    api("POST /projects/{slug}/writing", STAFF, data=ASKED, ok=201),
+    api("GET /projects/{slug}/writing/batches/{batch}", READERS, args=api_batch),
+    api(
+        "PATCH /projects/{slug}/writing/batches/{batch}",
+        STAFF,
+        args=api_batch,
+        data={"is_open": False},
+    ),
+    api("GET /projects/{slug}/writing/texts", READERS),
+    api("POST /projects/{slug}/writing/next", LABELERS),
+    # a text that is not in one's hands is neither drafted nor submitted
+    api(f"PUT {API_TEXT}/draft", LABELERS, args=api_text, data={"body": "x"}, ok=409),
+    api(f"POST {API_TEXT}/submit", LABELERS, args=api_text, data=SUBMITTED, ok=409),
+    api(f"POST {API_TEXT}/skip", LABELERS, args=api_text, ok=204),
+    api(f"POST {API_TEXT}/review", READERS, args=api_text, data=VERDICT),
+]
+
 AGREEMENT = [
     page("agreement:overview", READERS),
     post("agreement:refresh", READERS),
     page("agreement:splits_csv", READERS),
     page("agreement:statistics_csv", READERS),
+    page("agreement:runs", READERS),
     page("agreement:slices", READERS),
     page("agreement:slices_csv", READERS),
     page("agreement:matrix", READERS),
@@ -1318,6 +1394,7 @@ TABLE: list[Line] = [
     *JUDGE_LINES,
     *SUITES,
     *RATINGS,
+    *WRITING,
     *AGREEMENT,
     *AGREEMENT_API,
     *SNAPSHOTS,

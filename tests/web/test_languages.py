@@ -27,6 +27,7 @@ from apps.labeling.models.settings import reason_chips
 from apps.labeling.screens.label import REASONS
 from apps.labeling.services.comments import comment_add, question_ask
 from apps.labeling.services.notices import ruling_tell, work_tell
+from apps.labeling.services.writing import text_review
 from tests.labeling.pairs import (
     answer_all,
     pairs_make,
@@ -36,6 +37,7 @@ from tests.labeling.pairs import (
     vote,
     votes_age,
 )
+from tests.labeling.writing import accepted, batch_make, submitted, taken
 from tests.people import PASSWORD, person_make
 from tests.translations import DOMAINS, GERMAN, MIRRORED, mirrored, mo_read, outside, po_read
 
@@ -177,6 +179,36 @@ WHOLE = {
 }
 
 
+def texts_written(
+    project: Project, ana: User, ada: User, look: Callable[..., None], root: str
+) -> None:
+    """Every page of writing work, with texts of digits, which are in every language."""
+    look(f"{root}/write/mine/", "no texts")
+    look(f"{root}/write/", "nothing to write")
+    batch_make(project, name="1", prompts=[{"prompt": f"{n} + {n}?"} for n in range(3)])
+    look("/my-work/", "work, texts")
+    look(f"{root}/write/", "a text")
+    text = taken(project, ana)
+    look(f"{root}/write/{text.pk}/submit/", "too short", body="", key="k")
+    look(f"{root}/write/{text.pk}/submit/", "personal", body="4 @ 192.0.2.1, 8.8.8.8", key="k")
+    version = submitted(text, ana, "8.8.8.8", confirmed=True)
+    look(f"{root}/write/{text.pk}/", "a text that waits")
+    given = {"text": text.pk, "reviewer": ada, "version": version.number}
+    text_review(**given, verdict="rejected", reason="1!")
+    look(f"{root}/write/", "sent back")
+    look(f"{root}/write/{text.pk}/skip/", "passed on", reason="1")
+    accepted(project, ana, ada, "2.")
+    look(f"{root}/write/mine/", "texts")
+    look(f"{root}/write/review/", "nothing to review")
+    batch_make(project, name="2", prompts=[{"prompt": "5 + 5?"}], review="peers")
+    taken(project, ana)  # the last of the first batch, so that Ada gets the next one
+    theirs = taken(project, ada)
+    submitted(theirs, ada, "10.")
+    look(f"{root}/write/review/", "one to review")
+    look(f"{root}/write/{theirs.pk}/", "a review")
+    look("/my-work/", "work, reviews")
+
+
 def test_every_page_of_an_annotator_is_translated(
     project: Project,
     ana: User,
@@ -211,6 +243,7 @@ def test_every_page_of_an_annotator_is_translated(
     look(f"{root}/answers/")
     look(f"{root}/answers/?choice=tie", "answers, none")
     look(f"{root}/answers/{stored.pk}/withdraw/", "withdrawn", back_to="answers")
+    texts_written(project, ana, ada, look, root)
     while isinstance(services.slot_lease_next(project=project, annotator=ana), services.Lease):
         vote(project, ana)
     look(f"{root}/label/", "nothing left")

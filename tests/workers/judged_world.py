@@ -19,9 +19,10 @@ from itertools import pairwise
 import numpy as np
 from scipy import sparse
 
+from measures.messages import Messages
 from measures.textmodel import fit
 from tests.workers.recipes.language import user
-from workers.data.snapshot import Messages, Preference, Prompt
+from workers.data.snapshot import Preference, Prompt
 from workers.rewards.source import Scores
 
 NOUNS = (

@@ -14,6 +14,7 @@ import numpy as np
 from measures.corpus import TOKEN
 from measures.duplicates import normalise
 from measures.intervals import mean_interval
+from measures.messages import Messages
 from measures.trust.significance import Pairs
 from workers.assess.material import Attack, Draws, Material, Outputs
 from workers.assess.scores import (
@@ -29,7 +30,7 @@ from workers.assess.scores import (
     score_both,
 )
 from workers.config.inference import AssessSettings
-from workers.data.snapshot import TRAIN, Messages, Preference, Prompt
+from workers.data.snapshot import TRAIN, Preference, Prompt
 from workers.rewards.source import RewardSource
 from workers.rollouts.local import derive_seed
 from workers.trust.probes import Probe, damage_probes, empty_probes, praise_probes, texts_to_score

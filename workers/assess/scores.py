@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from measures.messages import Messages
 from measures.trust.significance import Pairs
 from workers.contract.events import Fault, RecipeError
-from workers.data.snapshot import TRAIN, Messages, Preference, evaluation_splits, read_preferences
+from workers.data.snapshot import TRAIN, Preference, evaluation_splits, read_preferences
 from workers.rewards.source import RewardSource
 
 # Scores of many texts, asked for in chunks so that a run can tell how far it is.

@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from measures.blocks import Table
+from measures.messages import Messages
 from workers.checks.asking import without_cache
 from workers.checks.fixed import fixed_answers, names_of
 from workers.checks.found import SCORED, Found, Pace
 from workers.config.inference import CheckSettings
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
-from workers.data.snapshot import TRAIN, Messages, Prompt, evaluation_splits, read_prompts
+from workers.data.snapshot import TRAIN, Prompt, evaluation_splits, read_prompts
 from workers.rewards.build import build_reward
 from workers.rewards.source import Scores
 from workers.samples import choose

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
+from measures.messages import Messages
 from workers.contract.events import Fault, RecipeError
 from workers.data.snapshot import (
     TRAIN,
-    Messages,
     evaluation_splits,
     prompt_key,
     read_demonstrations,

@@ -6,9 +6,10 @@ from collections import Counter, deque
 from dataclasses import dataclass
 from typing import Any
 
+from measures.messages import Messages
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
-from workers.data.snapshot import Messages, as_drawn
+from workers.data.snapshot import as_drawn
 
 ROLE = "rollouts"
 

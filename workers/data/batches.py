@@ -14,25 +14,33 @@ from torch import Tensor
 from torch.utils.data import Sampler
 from transformers import PreTrainedTokenizerBase
 
+from measures.messages import Messages
 from workers.contract.events import Fault, RecipeError
-from workers.data.snapshot import CutAnswer, Messages, Preference
+from workers.data.snapshot import CutAnswer, Preference, Turns, answer_messages, tools_of
 
 # Messages to token ids, through the tokenizer's own chat template.
 
+_CALLS = (
+    "{% for call in message['tool_calls'] or [] %}{{ '\n' + call['function']['name'] + '(' }}"
+    "{% if call['function']['arguments'] is string %}{{ call['function']['arguments'] }}"
+    "{% else %}{{ call['function']['arguments'] | tojson }}{% endif %}{{ ')' }}{% endfor %}"
+)
 # For tokenizers that bring no template. Ends each message so that an answer has an end to learn.
 # Begins as texts of that model do, where they have a token for it; those that mark the beginning
 # and the end of a text (encoders: [CLS] … [SEP]) get their marks too.
 PLAIN_TEMPLATE = (
     "{{ bos_token }}"
     "{% for message in messages %}{{ message['role'] + ': ' + message['content'] }}"
-    "{{ eos_token if message['role'] == 'assistant' else '\n' }}{% endfor %}"
+    + _CALLS
+    + "{{ eos_token if message['role'] == 'assistant' else '\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ 'assistant: ' }}{% endif %}"
 )
 QUOTED = 300  # characters of a template that refuses
 ENCODER_TEMPLATE = (
     "{{ cls_token }}"
     "{% for message in messages %}{{ message['role'] + ': ' + message['content'] }}"
-    "{{ sep_token if message['role'] == 'assistant' else '\n' }}{% endfor %}"
+    + _CALLS
+    + "{{ sep_token if message['role'] == 'assistant' else '\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ 'assistant: ' }}{% endif %}"
 )
 
@@ -57,7 +65,8 @@ def encode_prompt(
     tokenizer: PreTrainedTokenizerBase, prompt: Messages, **variables: str
 ) -> list[int]:
     """Ids of the prompt up to where the assistant begins to speak."""
-    return _template(tokenizer, prompt, add_generation_prompt=True, **variables)
+    tools = tools_of(prompt)
+    return _template(tokenizer, prompt, add_generation_prompt=True, tools=tools, **variables)
 
 
 def encode_fitting(
@@ -83,15 +92,17 @@ def encode_pair(
     The response starts where the prompt alone and the whole part ways, so a token that merges
     across the border belongs to the response.
     """
-    prompt_ids = encode_prompt(tokenizer, prompt, **variables)
-    whole = prompt_ids
+    messages, tools = [*prompt, *answer_messages(response)], tools_of(prompt)
+    if isinstance(response, Turns):
+        whole = _template(tokenizer, messages, tools=tools, **variables)
+        spans, _ = _spans(tokenizer, messages, whole, len(prompt), tools=tools, **variables)
+        return _encoded(whole, spans or [(len(whole), len(whole))], max_length)
+    prompt_ids = whole = encode_prompt(tokenizer, prompt, **variables)
     if response or not isinstance(response, CutAnswer):
-        messages = [*prompt, {"role": "assistant", "content": response}]
         open_end = {"continue_final_message": True} if isinstance(response, CutAnswer) else {}
-        whole = _template(tokenizer, messages, **open_end, **variables)
+        whole = _template(tokenizer, messages, tools=tools, **open_end, **variables)
     border = _common_prefix(prompt_ids, whole)
-    cut = max(0, len(whole) - max_length)
-    return Encoded(whole[:max_length], min(border, max_length), cut > 0, cut)
+    return _encoded(whole, [(border, len(whole))], max_length)
 
 
 MERGED = 2  # tokens at a border that the next message may change
@@ -104,22 +115,44 @@ def encode_turns(
     and how many of them are not, because the template shows an earlier answer otherwise than the
     last one (without its reasoning, for example): a model never writes what is shown there."""
     last = encode_pair(tokenizer, prompt, response, max_length=10**9)
-    starts = [i for i, message in enumerate(prompt) if message["role"] == "assistant"]
+    spans, left_out = _spans(tokenizer, prompt, last.ids, 0, tools=tools_of(prompt))
+    spans.append((last.prompt_length, len(last.ids)))
+    return _encoded(last.ids, spans, max_length), left_out
+
+
+def _spans(
+    tokenizer: PreTrainedTokenizerBase,
+    messages: Messages,
+    whole: Sequence[int],
+    first: int,
+    **options: Any,
+) -> tuple[list[tuple[int, int]], int]:
+    """From which to which token of `whole` each message of the assistant stands, of those from
+    number `first` on; and how many do not stand there as the model would have written them."""
     spans, left_out = [], 0
-    for i in starts:
-        before = _template(tokenizer, prompt[:i], add_generation_prompt=True) if i else []
-        through = _template(tokenizer, prompt[: i + 1])
-        start, end = _common_prefix(before, last.ids), _common_prefix(through, last.ids)
+    for i in range(first, len(messages)):
+        if messages[i]["role"] != "assistant":
+            continue
+        before = (
+            _template(tokenizer, messages[:i], add_generation_prompt=True, **options) if i else []
+        )
+        through = _template(tokenizer, messages[: i + 1], **options)
+        start, end = _common_prefix(before, whole), _common_prefix(through, whole)
         if i and start >= len(before) - MERGED and end >= max(start + 1, len(through) - MERGED):
             spans.append((start, end))
         else:
             left_out += 1
-    spans.append((last.prompt_length, len(last.ids)))
-    others = tuple((a[1], b[0]) for a, b in pairwise(spans))
-    cut = max(0, len(last.ids) - max_length)
-    inside = tuple((a, min(b, max_length)) for a, b in others if a < max_length)
-    first = min(spans[0][0], max_length)
-    return Encoded(last.ids[:max_length], first, cut > 0, cut, inside), left_out
+    return spans, left_out
+
+
+def _encoded(ids: Sequence[int], spans: Sequence[tuple[int, int]], max_length: int) -> Encoded:
+    """The answer is what stands in `spans`; between them, and behind the last, others speak."""
+    cut = max(0, len(ids) - max_length)
+    ends = [*spans, (len(ids), len(ids))]
+    others = tuple(
+        (a[1], min(b[0], max_length)) for a, b in pairwise(ends) if a[1] < min(b[0], max_length)
+    )
+    return Encoded(list(ids[:max_length]), min(spans[0][0], max_length), cut > 0, cut, others)
 
 
 class PairEncoder:
@@ -131,7 +164,7 @@ class PairEncoder:
         self._known: dict[tuple[str, ...], Encoded] = {}
 
     def __call__(self, prompt: Messages, response: str, **variables: str) -> Encoded:
-        key = (repr(prompt), response, *variables.values())
+        key = (repr(prompt), repr(tools_of(prompt)), response, *variables.values())
         if key not in self._known:
             self._known[key] = encode_pair(
                 self._tokenizer, prompt, response, max_length=self._max_length, **variables
@@ -148,7 +181,16 @@ def truncated_share(rows: Iterable[Encoded]) -> float:
 def _template(tokenizer: PreTrainedTokenizerBase, messages: Messages, **options: Any) -> list[int]:
     """Ids by the template. What looks like a control token inside a message stays plain text, so
     that nobody can end the prompt from within it; and lengths are ours to watch, hence no word
-    from the tokenizer about them. Raises `RecipeError` (bad_template) where it refuses."""
+    from the tokenizer about them. Raises `RecipeError` (bad_template) where it refuses, or where
+    it would leave out calls of tools without a word."""
+    calls = any("tool_calls" in message for message in messages)
+    if calls and "tool_calls" not in str(tokenizer.chat_template):
+        raise RecipeError(
+            "bad_template",
+            Fault.CONFIGURATION,
+            "The chat template of the tokenizer writes no calls of tools (tool_calls), which this "
+            "data has. Give the model's tokenizer a template that writes them.",
+        )
     try:
         return list(
             tokenizer.apply_chat_template(

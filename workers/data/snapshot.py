@@ -14,10 +14,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+from measures.messages import IMAGE, Message, Messages, written
 from workers.contract.events import Fault, RecipeError
 from workers.contract.jobs import PEOPLE
 
 TRAIN = "train"
+# What a message may have beside its role and its text.
+PARTS = ("reasoning_content", "tool_calls", "tool_call_id", "name", "error")
 PAIRS = "pairs"  # the one file of pairs without labels
 Observer = Callable[[Path, str, int], None]  # folder, split, rows
 _observers: list[Observer] = []
@@ -30,7 +33,42 @@ def observe(report: Observer | None) -> None:
     _observers[:] = [] if report is None else [report]
 
 
-Messages = list[dict[str, str]]
+class Asked(list[Message]):
+    """The messages of a prompt with the `tools` that were offered, as JSON schemas."""
+
+    def __init__(self, messages: Sequence[Message], tools: Sequence[Any]) -> None:
+        super().__init__(messages)
+        self.tools = list(tools)
+
+
+def tools_of(prompt: Messages) -> list[Any] | None:
+    return prompt.tools if isinstance(prompt, Asked) else None
+
+
+class Turns(str):
+    """An answer of several messages, or of one that calls tools: written out, for whoever reads
+    texts, and with the `messages`, for whoever encodes them."""
+
+    messages: Messages
+
+    @classmethod
+    def of(cls, messages: Messages) -> "Turns":
+        answer = cls(written(messages))
+        answer.messages = messages
+        return answer
+
+
+def answer_of(messages: Messages) -> str:
+    """The text of one plain message; of others `Turns`."""
+    one = len(messages) == 1 and len(messages[0]) == 2 and messages[0]["role"] == "assistant"
+    return str(messages[0]["content"]) if one else Turns.of(messages)
+
+
+def answer_messages(answer: str) -> Messages:
+    """An answer as the messages that it is."""
+    if isinstance(answer, Turns):
+        return answer.messages
+    return [{"role": "assistant", "content": str(answer)}]
 
 
 class CutAnswer(str):
@@ -158,7 +196,7 @@ def read_prompts(folder: Path, split: str = TRAIN) -> list[Prompt]:
     """Distinct prompts in file order; any snapshot whose rows have a `prompt` will do."""
     seen: dict[str, Prompt] = {}
     for row, where in _rows(folder, split):
-        messages = _messages(row, "prompt", where, last="user")
+        messages = _prompt(row, where, ends=("user",))
         key = prompt_key(messages)
         answer = _answer(row)
         if key in seen and answer != seen[key].answer:
@@ -199,7 +237,8 @@ def read_held_out_prompts(folder: Path, *, without: Sequence[str] = ()) -> list[
 
 def prompt_key(messages: Messages) -> str:
     """What makes two prompts one."""
-    return json.dumps(messages, sort_keys=True)
+    tools = tools_of(messages)
+    return json.dumps([messages, tools] if tools else messages, sort_keys=True)
 
 
 def refuse_soft_labels(rows: Sequence[Preference], remedy: str) -> None:
@@ -237,7 +276,30 @@ def _bad(where: str, what: str) -> RecipeError:
     return RecipeError("bad_data", Fault.DATA, f"{where}: {what}")
 
 
-def _messages(row: dict[str, Any], name: str, where: str, *, last: str) -> Messages:
+def _prompt(row: dict[str, Any], where: str, *, ends: Sequence[str] = ("user", "tool")) -> Messages:
+    """Up to where the assistant speaks; of an agent that may be after the result of a tool."""
+    return _offered(_messages(row, "prompt", where, ends=ends), row, where)
+
+
+def _offered(messages: Messages, row: dict[str, Any], where: str) -> Messages:
+    """The messages with the row's `tools`: a list of JSON schemas, or the JSON text of one."""
+    tools = row.get("tools")
+    if not tools:
+        return messages
+    try:
+        tools = json.loads(tools) if isinstance(tools, str) else tools
+    except json.JSONDecodeError as error:
+        raise _bad(where, f"field 'tools' is no JSON ({error})") from error
+    if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
+        raise _bad(where, "field 'tools' must be a list of JSON schemas")
+    return Asked(messages, tools) if tools else messages
+
+
+def _answer_at(row: dict[str, Any], name: str, where: str) -> str:
+    return answer_of(_messages(row, name, where, ends=("assistant", "tool")))
+
+
+def _messages(row: dict[str, Any], name: str, where: str, *, ends: Sequence[str]) -> Messages:
     value = row.get(name)
     if not isinstance(value, list) or not value:
         raise _bad(where, f"field '{name}' must be a non-empty list of messages")
@@ -248,9 +310,26 @@ def _messages(row: dict[str, Any], name: str, where: str, *, last: str) -> Messa
             or not isinstance(message.get("content"), str)
         ):
             raise _bad(where, f"field '{name}': every message needs a role and a content")
-    if value[-1]["role"] != last:
-        raise _bad(where, f"field '{name}' must end with a message of the {last}")
-    return [{"role": m["role"], "content": m["content"]} for m in value]
+    if value[-1]["role"] not in ends:
+        raise _bad(where, f"field '{name}' must end with a message of the {' or '.join(ends)}")
+    return [_message(message, name, where) for message in value]
+
+
+def _message(message: dict[str, Any], name: str, where: str) -> Message:
+    """A message with what it has beside its text (`PARTS`), as chat templates read it. Columns that
+    a file has for all messages alike are null where one has none."""
+    kept = {"role": message["role"], "content": message["content"]}
+    if "](image:" in message["content"] and IMAGE.search(message["content"]):
+        told = f"field '{name}' holds an image; this recipe reads text alone"
+        raise _bad(where, f"{told}. Freeze a dataset without the prompts that have images")
+    if len(message) == 2:
+        return kept
+    kept |= {part: message[part] for part in PARTS if message.get(part)}
+    for call in kept.get("tool_calls", ()):
+        asked = call.get("function") if isinstance(call, dict) else None
+        if not isinstance(asked, dict) or not isinstance(asked.get("name"), str):
+            raise _bad(where, f"field '{name}': a call of a tool needs a function with a name")
+    return kept
 
 
 def _share(row: dict[str, Any], name: str, where: str, *, most: float) -> float:
@@ -264,9 +343,9 @@ def _share(row: dict[str, Any], name: str, where: str, *, most: float) -> float:
 
 def _preference(row: dict[str, Any], where: str) -> Preference:
     return Preference(
-        prompt=_messages(row, "prompt", where, last="user"),
-        chosen=_messages(row, "chosen", where, last="assistant")[-1]["content"],
-        rejected=_messages(row, "rejected", where, last="assistant")[-1]["content"],
+        prompt=_prompt(row, where),
+        chosen=_answer_at(row, "chosen", where),
+        rejected=_answer_at(row, "rejected", where),
         weight=_share(row, "weight", where, most=1e6),
         confidence=_share(row, "confidence", where, most=1.0),
         cluster=str(row.get("cluster") or row.get("group") or where),
@@ -290,11 +369,8 @@ def _unlabelled(row: dict[str, Any], where: str) -> UnlabelledPair:
     name = row.get("pair")
     if not isinstance(name, str) or not name:
         raise _bad(where, "field 'pair' must be a text that names the pair")
-    first, second = (
-        _messages(row, field, where, last="assistant")[-1]["content"]
-        for field in ("response_a", "response_b")
-    )
-    return UnlabelledPair(name, _messages(row, "prompt", where, last="user"), first, second)
+    first, second = (_answer_at(row, field, where) for field in ("response_a", "response_b"))
+    return UnlabelledPair(name, _prompt(row, where), first, second)
 
 
 def _judged(row: dict[str, Any], where: str) -> list[JudgedAnswer]:
@@ -311,8 +387,8 @@ def _judged(row: dict[str, Any], where: str) -> list[JudgedAnswer]:
         raise _bad(where, f"field 'label' must be true or false, not {label!r}")
     return [
         JudgedAnswer(
-            prompt=_messages(row, "prompt", where, last="user"),
-            response=_messages(row, "completion", where, last="assistant")[-1]["content"],
+            prompt=_prompt(row, where),
+            response=_answer_at(row, "completion", where),
             desirable=label,
             weight=_share(row, "weight", where, most=1e6),
         )
@@ -395,10 +471,11 @@ def _units(row: dict[str, Any], where: str) -> tuple[str, str] | None:
 
 
 def _demonstration(row: dict[str, Any], where: str) -> Demonstration:
-    messages = _messages(row, "messages", where, last="assistant")
+    messages = _messages(row, "messages", where, ends=("assistant",))
     if len(messages) < 2:
         raise _bad(where, "field 'messages' needs a question before the answer")
-    return Demonstration(messages[:-1], messages[-1]["content"], str(row.get("source") or ""))
+    prompt = _offered(messages[:-1], row, where)
+    return Demonstration(prompt, answer_of(messages[-1:]), str(row.get("source") or ""))
 
 
 # Trajectories whose steps were judged one by one.
@@ -434,5 +511,5 @@ def _judged_steps(row: dict[str, Any], where: str) -> JudgedSteps:
         raise _bad(where, f"field 'roles' must have one of {', '.join(STEP_ROLES)} for each step")
     own = [y if role == "assistant" else None for y, role in zip(labels, roles, strict=True)]
     return JudgedSteps(
-        _messages(row, "prompt", where, last="user"), tuple(steps), tuple(roles), tuple(own)
+        _messages(row, "prompt", where, ends=("user",)), tuple(steps), tuple(roles), tuple(own)
     )

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 from workers.config.grpo import CALCULATOR, FILES
 from workers.config.suites import FINAL_STATE, State, read_check
 from workers.contract.events import Fault, RecipeError
-from workers.data.snapshot import Messages, Prompt, prompt_key
+from workers.data.snapshot import Prompt, Turns, prompt_key
 
 FEW = 3  # prompts that a message names
 
@@ -304,14 +304,13 @@ WORLDS: dict[str, type[World]] = {CALCULATOR: Calculator, FILES: FileStore}
 # One rollout in a world, as it is rewarded, shown and measured.
 
 
-class Episode(str):
+class Episode(Turns):
     """What was said and done, a text that carries its messages, as every reader of answers takes
     it. `files` are those of the end, `final` is what was said last, `malformed` says that a call
     was begun that nobody can read; `tokens` counts what the policy drew, `all_tokens` the results
     of tools too."""
 
     task: Task
-    messages: Messages
     calls: tuple[Call, ...]
     files: dict[str, str]
     turns: int
@@ -329,21 +328,6 @@ class Episode(str):
     def spoken(self) -> str:
         """The policy's own words, without calls and results."""
         return "\n".join(m["content"] for m in self.messages if m["role"] == "assistant")
-
-
-def written(messages: Iterable[Mapping[str, Any]]) -> str:
-    """A trajectory in words: what was said, each call, and after an arrow what came back."""
-    lines = []
-    for message in messages:
-        if message["role"] == "tool":
-            mark = "→ failed:" if message.get("error") else "→"
-            lines.append(f"{mark} {message['content']}")
-            continue
-        lines += [message["content"]] if message["content"] else []
-        for call in message.get("tool_calls") or ():
-            arguments = json.dumps(call["arguments"], ensure_ascii=False, sort_keys=True)
-            lines.append(f"{call['name']}({arguments})")
-    return "\n".join(lines)
 
 
 def replays(episode: Episode, environment: str) -> bool:

@@ -8,12 +8,13 @@ import torch
 import transformers
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from measures.messages import Messages
 from workers.config.inference import EvaluateSettings
 from workers.config.server import COMPLETIONS
 from workers.context import RunContext
 from workers.contract.protocol import texts_sha256
 from workers.data.batches import encode_prompt
-from workers.data.snapshot import Messages, Prompt
+from workers.data.snapshot import Prompt
 from workers.models.forward import Reference
 from workers.models.loading import freeze, load_causal, load_tokenizer
 from workers.rollouts.drawing import Answer, answer

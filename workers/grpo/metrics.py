@@ -11,10 +11,11 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from measures.groups import agreement_within, silent_groups, spread_of
+from measures.messages import Messages
 from workers.behaviour import behaviour_metrics
 from workers.config.grpo import GRPOSettings
 from workers.contract.events import Fault, RecipeError
-from workers.data.snapshot import Messages, as_drawn
+from workers.data.snapshot import as_drawn
 from workers.environments.worlds import Episode, replays
 from workers.models.invariants import check_finite
 from workers.ppo.distributed import by_first

@@ -30,11 +30,11 @@ from torch import Tensor, nn
 from trl import GRPOTrainer, RLOOTrainer
 
 from measures.groups import silent_groups
+from measures.messages import Messages
 from workers import ranks
 from workers.behaviour import Watch
 from workers.config.grpo import GRPOSettings
 from workers.data.batches import encode_prompt, pad_left, pad_right
-from workers.data.snapshot import Messages
 from workers.environments.worlds import Episode
 from workers.grpo.engine import Answers, MergedWeights
 from workers.grpo.metrics import (

@@ -16,12 +16,13 @@ import torch
 from scipy.special import expit
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from measures.messages import Messages
 from workers.config.judging import PROBABILITY, TEXT, JudgeSettings
 from workers.config.server import JUDGE
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
 from workers.data.batches import encode_prompt, pad_right
-from workers.data.snapshot import Messages, UnlabelledPair
+from workers.data.snapshot import UnlabelledPair
 from workers.judging.reading import judge_prompt, read_verdict
 from workers.models.forward import answer_logits
 from workers.models.loading import (

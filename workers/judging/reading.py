@@ -3,8 +3,8 @@
 import re
 from collections.abc import Mapping
 
+from measures.messages import Messages
 from workers.config.judging import LAST_LINE, PLACES, JudgeSettings
-from workers.data.snapshot import Messages
 
 FIRST, SECOND, TIE = 1.0, 0.0, 0.5  # P(the answer shown first is better)
 SAID = {"a": FIRST, "b": SECOND, "tie": TIE}

@@ -20,11 +20,11 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
+from measures.messages import Messages
 from workers import ranks
 from workers.config.policy import PPOSettings
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
-from workers.data.snapshot import Messages
 from workers.models.forward import score_responses
 from workers.models.loading import disable_dropout, pick_device, stop_ids
 from workers.models.lora import attach_policy_lora

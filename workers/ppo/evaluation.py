@@ -9,16 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from measures.messages import Messages
 from workers import ranks
 from workers.behaviour import Watch
 from workers.config.policy import OptimisedSettings, PPOSettings
 from workers.context import RunContext
 from workers.contract.events import ReviewRequested, Sample, disagreement_reason
-from workers.data.snapshot import (
-    Messages,
-    Preference,
-    as_drawn,
-)
+from workers.data.snapshot import Preference, as_drawn
 from workers.environments.worlds import Episode
 from workers.models.forward import Reference
 from workers.ppo.distributed import by_first

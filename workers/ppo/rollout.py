@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from measures.messages import Messages
 from workers import ranks
 from workers.data.batches import parts_under
-from workers.data.snapshot import Messages
 from workers.models.forward import Reference
 from workers.models.loading import stop_ids
 from workers.ppo.distributed import add_up

@@ -13,13 +13,14 @@ import torch
 from accelerate import Accelerator, InitProcessGroupKwargs
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from measures.messages import Messages
 from workers import ranks
 from workers.config.policy import OptimisedSettings, PPOSettings
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
 from workers.contract.jobs import FSDP, ONE, ZERO2, ZERO3
 from workers.data.batches import encode_fitting
-from workers.data.snapshot import TRAIN, Messages, Prompt, read_held_out_prompts, read_prompts
+from workers.data.snapshot import TRAIN, Prompt, read_held_out_prompts, read_prompts
 from workers.layouts.gathered import is_split, whole_weights
 from workers.models.forward import Reference
 from workers.models.loading import is_quantised, keep, load_causal, load_tokenizer, on_half_gpu

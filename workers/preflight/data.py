@@ -10,6 +10,7 @@ from transformers import PreTrainedTokenizerBase
 
 from measures.blocks import Table
 from measures.duplicates import near_matches, normalise
+from measures.messages import Messages, plain
 from measures.splits import overlap_containment
 from workers.assess.scores import held_out_split
 from workers.context import RunContext
@@ -19,7 +20,6 @@ from workers.data.snapshot import (
     TRAIN,
     Demonstration,
     JudgedAnswer,
-    Messages,
     Preference,
     evaluation_splits,
     read_demonstrations,
@@ -235,7 +235,7 @@ def too_long(
 
 
 def _asked(prompt: list[dict[str, str]]) -> str:
-    return "\n".join(message["content"] for message in prompt)
+    return plain(prompt)
 
 
 def _empty(texts: Sequence[str]) -> int:
@@ -257,7 +257,7 @@ MOST_COMPARED = 5000  # texts of either side that are compared
 
 def text_of(messages: Messages) -> str:
     """A prompt as one text."""
-    return "\n".join(message["content"] for message in messages)
+    return plain(messages)
 
 
 def evaluation_overlap(
@@ -385,7 +385,7 @@ class Material:
         ]
         texts += [(row.prompt, row.response) for row in self.demonstrations]
         texts += [(row.prompt, row.response) for row in self.answers]
-        whole = ["\n".join([*(m["content"] for m in prompt), text]) for prompt, text in texts]
+        whole = ["\n".join([plain(prompt), text]) for prompt, text in texts]
         most = sorted(whole, key=len, reverse=True)[:COUNTED]
         if not most:
             return None

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
+from measures.messages import Messages
 from workers.contract.events import Fault
 from workers.data.batches import Encoded
-from workers.data.snapshot import Demonstration, JudgedAnswer, Messages, Preference
+from workers.data.snapshot import Demonstration, JudgedAnswer, Preference
 from workers.rewards.source import RewardSource
 
 if TYPE_CHECKING:

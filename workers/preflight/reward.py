@@ -16,9 +16,10 @@ from transformers import PreTrainedTokenizerBase
 from measures.bootstrap import LEAST_UNITS
 from measures.estimate import Interval
 from measures.intervals import paired_difference
+from measures.messages import Messages
 from measures.trust.significance import Pairs, share_of
 from workers.contract.numbers import number, plain, share
-from workers.data.snapshot import Demonstration, Messages, Preference, as_drawn, prompt_key
+from workers.data.snapshot import Demonstration, Preference, as_drawn, prompt_key
 from workers.models.loading import stop_ids
 from workers.preflight.findings import BLOCK, OK, UNKNOWN, WARN, Finding, Parts
 from workers.rollouts.local import Responses, Sampling, derive_seed, generate

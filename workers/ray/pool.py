@@ -16,11 +16,11 @@ from typing import Any
 
 import torch
 
+from measures.messages import Messages
 from workers.artifacts import Store
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
 from workers.contract.jobs import FLOAT32, JobSpec
-from workers.data.snapshot import Messages
 from workers.ray.cluster import Cluster
 from workers.rewards.build import build_reward
 from workers.rewards.source import RewardSource, Scores, join

@@ -14,6 +14,7 @@ from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, set_seed
 
+from measures.messages import Messages
 from workers.assess.judging import judge
 from workers.assess.material import Phases
 from workers.assess.measuring import DRAWN, Subject, look
@@ -27,12 +28,7 @@ from workers.contract.events import Fault, RecipeError
 from workers.contract.jobs import BFLOAT16, INT8
 from workers.contract.protocol import KEY
 from workers.data.batches import encode_prompt
-from workers.data.snapshot import (
-    Messages,
-    Preference,
-    Prompt,
-    read_held_out_prompts,
-)
+from workers.data.snapshot import Preference, Prompt, read_held_out_prompts
 from workers.evaluation.answering import engine_here, engine_there, read_by, read_there
 from workers.models.loading import freeze, load_causal, load_tokenizer, parameter_count
 from workers.rewards.build import build_judge, load_reward

@@ -17,13 +17,13 @@ from peft import PeftModel
 from transformers import PreTrainedTokenizerBase, set_seed
 from trl import DPOConfig
 
+from measures.messages import Messages
 from workers.behaviour import Copies
 from workers.config.training import DPOSettings, SampledSettings
 from workers.context import RunContext
 from workers.data.snapshot import (
     TRAIN,
     JudgedAnswer,
-    Messages,
     evaluation_splits,
     read_preferences,
     refuse_soft_labels,

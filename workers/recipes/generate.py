@@ -17,6 +17,7 @@ from typing import Any
 
 from transformers import set_seed
 
+from measures.messages import Messages
 from workers.artifacts import file_sha256
 from workers.config import settings_for
 from workers.config.inference import AnsweringSettings, GenerateSettings
@@ -25,7 +26,7 @@ from workers.context import RunContext
 from workers.contract.events import Alert, Generated
 from workers.contract.jobs import InputRef
 from workers.data.batches import encode_prompt
-from workers.data.snapshot import TRAIN, Messages, read_prompts
+from workers.data.snapshot import TRAIN, read_prompts
 from workers.models.loading import freeze, load_causal, load_tokenizer, readable_length
 from workers.rewards.build import build_reward
 from workers.rewards.source import RewardSource

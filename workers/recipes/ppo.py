@@ -22,10 +22,10 @@ import torch
 from torch import Tensor
 from transformers import set_seed
 
+from measures.messages import Messages
 from workers import ranks
 from workers.config.policy import PPOSettings
 from workers.context import RunContext
-from workers.data.snapshot import Messages
 from workers.models import invariants
 from workers.models.loading import stop_ids
 from workers.ppo.diagnostics import (

@@ -25,6 +25,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from measures.accuracy import pair_credit
+from measures.messages import Messages
 from workers.behaviour import compression, distinct, repetition
 from workers.checks.asking import BATCH, Speaker, ask, fixed_prompts, fresh_reward, speaker
 from workers.checks.fixed import FixedAnswer, answer_id, fixed_answers
@@ -36,7 +37,6 @@ from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
 from workers.contract.protocol import KEY, Protocol
 from workers.data.batches import pad_right
-from workers.data.snapshot import Messages
 from workers.evaluation.answering import engine_here, engine_there, read_by, read_there
 from workers.evaluation.protocol import probe_protocol
 from workers.models.loading import weights_sha256

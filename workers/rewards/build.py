@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from measures.messages import Messages
 from workers.config.rewards import (
     FunctionSettings,
     HttpSettings,
@@ -19,13 +20,7 @@ from workers.config.rewards import (
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
 from workers.contract.jobs import FLOAT32
-from workers.data.snapshot import (
-    TRAIN,
-    Messages,
-    Prompt,
-    evaluation_splits,
-    read_prompts,
-)
+from workers.data.snapshot import TRAIN, Prompt, evaluation_splits, read_prompts
 from workers.rewards.cache import ByRows, CachedReward, cache_of, template_version
 from workers.rewards.ensemble import is_ensemble
 from workers.rewards.external import FunctionReward, HttpReward

@@ -22,8 +22,9 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from measures.messages import Messages
 from workers.contract.events import Fault, RecipeError
-from workers.data.snapshot import Messages, prompt_key
+from workers.data.snapshot import prompt_key
 from workers.rewards.source import Scores
 
 MEMORY_ENTRIES = 1_000_000  # 0.5 GB when full, measured with one part each

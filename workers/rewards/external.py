@@ -22,6 +22,7 @@ from typing import Any
 
 import httpx2
 
+from measures.messages import Messages
 from workers.config.rewards import (
     FUNCTIONS,
     FunctionSettings,
@@ -29,7 +30,7 @@ from workers.config.rewards import (
     installed_functions,
 )
 from workers.contract.events import Fault, RecipeError
-from workers.data.snapshot import Messages, Prompt, prompt_key
+from workers.data.snapshot import Prompt, prompt_key
 from workers.rewards.cache import TextRow
 from workers.rewards.source import Scores, join
 from workers.service import (

@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.pytorch_utils import Conv1D
 
+from measures.messages import Messages
 from workers import ranks
 from workers.contract.events import Fault, RecipeError
 from workers.contract.jobs import BFLOAT16, FLOAT16, FLOAT32, INT8, PRECISIONS
 from workers.data.batches import Encoded, encode_pair, pad_right
-from workers.data.snapshot import Messages
 from workers.models.loading import freeze, load_scorer, load_tokenizer, readable_length
 from workers.rewards.ensemble import (
     EnsembleLayout,

@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 
 import regex
 
+from measures.messages import Messages
 from workers.config.parsing import read
 from workers.config.rewards import BLOCK, REVIEW, Bounds, RuleSettings
 from workers.contract.events import Fault, RecipeError
-from workers.data.snapshot import Messages
 from workers.rewards.source import Scores
 
 # Regular expressions that people wrote, on text that a model wrote: none may take for ever.

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from measures.messages import Messages
 from workers import ranks
-from workers.data.snapshot import Messages
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,10 +23,11 @@ from typing import Any
 
 import regex
 
+from measures.messages import Messages
 from workers.config.grpo import FILES
 from workers.config.rewards import BLOCK, FINAL_STATE, PENALISE, VerifierSettings
 from workers.contract.events import Fault, RecipeError
-from workers.data.snapshot import Messages, Prompt, prompt_key
+from workers.data.snapshot import Prompt, prompt_key
 from workers.environments.worlds import Episode, Task, tasks_of
 from workers.rewards.code_process import AT_ONCE, NO_CODE, CodeRunner, Ran, read_tests
 from workers.rewards.rules import (

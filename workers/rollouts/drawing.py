@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from measures.messages import Messages
 from workers import ranks
 from workers.context import RunContext
-from workers.data.snapshot import Messages
 from workers.models.forward import Reference, score_responses
 from workers.models.loading import stop_ids
 from workers.rl.losses import kl_k1, masked_sum

@@ -25,11 +25,12 @@ from trl.chat_template_utils import (
     supports_tool_calling,
 )
 
+from measures.messages import Messages, written
 from workers.config.grpo import PLAIN_TEMPLATE, GRPOSettings
 from workers.contract.events import Fault, RecipeError
 from workers.data.batches import encode_prompt, pad_left, pad_right
-from workers.data.snapshot import CutAnswer, Messages, prompt_key
-from workers.environments.worlds import WORLDS, Call, Episode, Task, World, written
+from workers.data.snapshot import Asked, CutAnswer, prompt_key
+from workers.environments.worlds import WORLDS, Call, Episode, Task, World
 from workers.rollouts.local import Responses, Sampling, derive_seed, generate
 
 # How tools, calls and results are written for models whose own template knows none of them.
@@ -40,9 +41,8 @@ PLAIN = (
     'To call one write <tool_call> {"name": "…", "arguments": {…}} </tool_call>\n{% endif %}'
     "{% for message in messages %}{{ message['role'] + ': ' + message['content'] }}"
     "{% for call in message['tool_calls'] or [] %}"
-    "{% set called = call['function'] or call %}"
-    "{{ ' <tool_call> {\"name\": \"' + called['name'] + '\", \"arguments\": ' }}"
-    "{{ called['arguments'] | tojson }}{{ '} </tool_call>' }}{% endfor %}"
+    "{{ ' <tool_call> {\"name\": \"' + call['function']['name'] + '\", \"arguments\": ' }}"
+    "{{ call['function']['arguments'] | tojson }}{{ '} </tool_call>' }}{% endfor %}"
     "{{ eos_token if message['role'] == 'assistant' else '\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ 'assistant: ' }}{% endif %}"
 )
@@ -148,8 +148,7 @@ class ToolRollouts:
 
     def encode(self, prompt: Messages) -> list[int]:
         """Ids of the prompt with the tools told, up to where the policy begins."""
-        told: Any = self.schemas
-        ids = encode_prompt(self.tokenizer, prompt, tools=told)
+        ids = encode_prompt(self.tokenizer, Asked(prompt, self.schemas))
         self._task_of[tuple(ids)] = self.tasks[prompt_key(prompt)]
         return ids
 
@@ -195,7 +194,7 @@ class ToolRollouts:
         message = parse_response(self.tokenizer, ids, prefix=before, tools=told)
         answer.add(ids, learnt=True)
         answer.turns += 1
-        calls = [_flat(call) for call in message.get("tool_calls") or ()]
+        calls = [_called(call) for call in message.get("tool_calls") or ()]
         content = str(message.get("content") or "").strip()
         answer.malformed |= bool(self._opens) and self._opens in content
         answer.messages.append(
@@ -212,7 +211,8 @@ class ToolRollouts:
             return False
         results: list[dict[str, Any]] = []
         for wanted in calls:
-            call = answer.world.call(wanted["name"], wanted["arguments"])
+            inner = wanted["function"]
+            call = answer.world.call(inner["name"], inner["arguments"])
             answer.calls.append(call)
             failed = {"error": True} if call.error else {}
             results.append({"role": "tool", "name": call.name, "content": call.content} | failed)
@@ -277,7 +277,8 @@ class ToolRollouts:
         )
 
 
-def _flat(call: Mapping[str, Any]) -> dict[str, Any]:
+def _called(call: Mapping[str, Any]) -> dict[str, Any]:
     """As messages hold a call (docs/adr/0021)."""
     inner = call.get("function") or call
-    return {"name": str(inner.get("name")), "arguments": inner.get("arguments")}
+    told = {"name": str(inner.get("name")), "arguments": inner.get("arguments")}
+    return {"type": "function", "function": told}

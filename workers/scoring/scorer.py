@@ -24,7 +24,7 @@ from workers.trust.precision import LEAST_AGREEMENT, rank_agreement
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from workers.data.snapshot import Messages
+    from measures.messages import Messages
     from workers.rewards.source import Scores
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedTokenizerBase
 
+from measures.messages import Messages
 from workers.config.server import (
     CHAT,
     CRITIC,
@@ -30,7 +31,7 @@ from workers.config.server import (
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
 from workers.data.batches import encode_fitting
-from workers.data.snapshot import Messages, as_drawn
+from workers.data.snapshot import as_drawn
 from workers.models.loading import load_causal, load_tokenizer
 from workers.rollouts.drawing import Answer
 from workers.rollouts.local import Sampling, derive_seed

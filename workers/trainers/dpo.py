@@ -38,7 +38,7 @@ from workers.models.forward import LOGITS_CHUNK, Reference
 from workers.rollouts.answer_tokens import (
     AnswerTokens,
     Batch,
-    answer_start,
+    answer_length,
     answer_tokens,
     batch_of,
     tokens_of_answers,
@@ -82,7 +82,7 @@ def encode_pairs(
         chosen, rejected = encode(row.prompt, row.chosen), encode(row.prompt, row.rejected)
         border = min(chosen.prompt_length, rejected.prompt_length)
         both = replace(chosen, prompt_length=border), replace(rejected, prompt_length=border)
-        if all(len(side.ids) > answer_start(side) for side in both):
+        if all(answer_length(side) > 0 for side in both):
             pairs.append(Pair(*both))
     return pairs
 
@@ -132,7 +132,7 @@ class StepCollator:
 
 
 def _chosen_tokens(pairs: Sequence[Pair]) -> int:
-    return sum(len(pair.chosen.ids) - answer_start(pair.chosen) for pair in pairs)
+    return sum(answer_length(pair.chosen) for pair in pairs)
 
 
 # What the reference thinks of the pairs: asked along the way, or once for all of them.

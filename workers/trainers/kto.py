@@ -28,7 +28,7 @@ from workers.models.forward import Reference
 from workers.rollouts.answer_tokens import (
     AnswerTokens,
     Batch,
-    answer_start,
+    answer_length,
     batch_of,
     tokens_of_answers,
 )
@@ -61,7 +61,7 @@ def encode_answers(
     """Rows cut at the end to `max_length`; left out are those with no token of an answer left."""
     encode = PairEncoder(tokenizer, max_length=max_length)
     texts = [(encode(row.prompt, row.response), row.desirable) for row in rows]
-    return [Judged(text, good) for text, good in texts if len(text.ids) > answer_start(text)]
+    return [Judged(text, good) for text, good in texts if answer_length(text) > 0]
 
 
 def balanced_weight(rows: Sequence[Judged], settings: KTOSettings) -> float:
@@ -82,7 +82,7 @@ def mismatched(rows: Sequence[Judged], max_length: int) -> list[tuple[Encoded, b
         other = next((one for one in others if one.prompt != row.prompt), None)
         told = row.text.ids if other is None else row.prompt + other.text.ids[len(other.prompt) :]
         text = Encoded(told[:max_length], row.text.prompt_length)
-        found.append((text, other is not None and len(text.ids) > answer_start(text)))
+        found.append((text, other is not None and answer_length(text) > 0))
     return [(text if known else rows[i].text, known) for i, (text, known) in enumerate(found)]
 
 

@@ -17,12 +17,13 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase, TrainerCallback
 
 from measures.accuracy import pair_credit
+from measures.messages import Messages
 from workers import ranks
 from workers.behaviour import Copies, Histograms, Watch, distinct_share, repeated_share
 from workers.config.training import SampledSettings, SFTSettings
 from workers.context import RunContext
 from workers.data.batches import Encoded, encode_fitting, encode_pair
-from workers.data.snapshot import Messages, read_demonstrations, read_every
+from workers.data.snapshot import read_demonstrations, read_every
 from workers.models.forward import LOGITS_CHUNK, Reference
 from workers.models.lora import body_of
 from workers.rollouts.answer_tokens import answer_length, answer_tokens, batch_of

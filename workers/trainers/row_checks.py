@@ -7,8 +7,9 @@ from transformers import PreTrainedTokenizerBase
 
 from measures.accuracy import pair_credit
 from measures.duplicates import normalise
+from measures.messages import Messages, plain
 from workers.data.batches import encode_pair
-from workers.data.snapshot import CutAnswer, Messages
+from workers.data.snapshot import CutAnswer, answer_messages, tools_of
 from workers.samples import choose
 
 MOST_ROWS = 64  # of each kind, of those that are asked at every evaluation
@@ -32,8 +33,7 @@ def leaked_share(
 
 
 def _key(prompt: Messages, *answers: str) -> Hashable:
-    said = "\n".join(message["content"] for message in prompt)
-    return normalise(said), *sorted(map(normalise, answers))
+    return normalise(plain(prompt)), *sorted(map(normalise, answers))
 
 
 def row_figures(
@@ -71,9 +71,13 @@ def longer_chosen_share(pairs: Sequence[tuple[str, str]]) -> dict[str, float]:
 def _reads_alike(tokenizer: PreTrainedTokenizerBase, prompt: Messages, answer: str) -> bool:
     """Whether the prompt that a generation is given stands before the answer letter by letter; the
     white space at its end may differ."""
-    whole = [*prompt, {"role": "assistant", "content": answer}]
+    whole, tools = [*prompt, *answer_messages(answer)], tools_of(prompt)
     asked, read = (
-        str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=ask))
+        str(
+            tokenizer.apply_chat_template(
+                messages, tokenize=False, add_generation_prompt=ask, tools=tools
+            )
+        )
         for messages, ask in ((prompt, True), (whole, False))
     )
     return read.startswith(asked.rstrip())

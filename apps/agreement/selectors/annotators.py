@@ -340,10 +340,11 @@ join labeling_slot o on o.id = f.slot_id and o.kind <> 'discard'
 where s.project_id = %(project)s and s.kind = 'repeat'
 """  # noqa: S608
 
-# Characters of what an answer says, all its turns together.
+# Characters of what an answer says, all its turns together, without what tools gave back.
 _LENGTHS = """
 with said as materialized (
-  select r.id, coalesce(sum(length(turn ->> 'content')), 0) as n
+  select r.id, coalesce(sum(length(turn ->> 'content'))
+    filter (where turn ->> 'role' <> 'tool'), 0) as n
   from labeling_response r
   join labeling_prompt p on p.id = r.prompt_id
   cross join lateral jsonb_array_elements(r.messages) turn

@@ -16,11 +16,13 @@ from apps.accounts.permissions import ADMIN, READERS, project_page
 from apps.agreement.models import AgreementReport
 from apps.agreement.screens import matrix as matrix_screen
 from apps.agreement.screens import overview as screen
+from apps.agreement.screens import runs as runs_screen
 from apps.agreement.screens import slices as slices_screen
 from apps.agreement.screens.annotators import name_of
 from apps.agreement.screens.overview import STATISTICS_COLUMNS, statistics_csv_rows, which_votes
 from apps.agreement.selectors import slices as people
 from apps.agreement.selectors import votes
+from apps.agreement.selectors.runs import agreement_on_runs
 from apps.agreement.selectors.slices import words_about
 from apps.agreement.services.pairing import MOST_PEOPLE, TwoPeople, matrix_of_chosen, two_people
 from apps.agreement.services.reports import report_refresh
@@ -135,6 +137,18 @@ def slices(request: Request) -> HttpResponse:
         ],
     }
     return render(request, "agreement/slices.html", context)
+
+
+@require_safe
+@project_page(READERS)
+def runs(request: Request) -> HttpResponse:
+    """Agreement on what was said about runs of agents."""
+    context = {
+        "page_title": "Agreement on runs of agents",
+        "nav": "agreement",
+        "rows": runs_screen.rows(agreement_on_runs(project=request.project)),
+    }
+    return render(request, "agreement/runs.html", context)
 
 
 def _sorted_url(key: str, *, again: bool) -> str:

@@ -7,8 +7,8 @@ from apps.common.report.blocks import Part, TextView, parts, text_view
 from apps.evaluation.selectors.adversarial import RoundCounts, RoundPair
 from apps.evaluation.selectors.ranking import Graded
 from apps.labeling.texts import excerpt
-from apps.labeling.texts import plain as plain_text
 from measures.blocks import Curve, Example, Series
+from measures.messages import plain as plain_text
 from workers.contract.numbers import percent, plain
 
 _TONES = {"rated": "good", "review": "warn", "dropped": "bad"}

@@ -18,12 +18,13 @@ from apps.evaluation.selectors.verdicts import (
     verdicts_of,
 )
 from apps.labeling.models import Choice, Comparison, Decision
-from apps.labeling.texts import Messages, fingerprint, messages_from
+from apps.labeling.texts import fingerprint, messages_from
 from apps.snapshots.models import Snapshot
 from apps.training.models import Checkpoint, Run, Sample
 from apps.training.selectors import checkpoint_for_use
 from measures.estimate import Interval
 from measures.intervals import wilson
+from measures.messages import Messages
 
 MOST_PAIRS = 500
 MOST_JUDGED = 1_000  # samples looked at for a round

@@ -15,7 +15,6 @@ from apps.common.registry import PeopleRate
 from apps.evaluation.models import HeadToHead, Look
 from apps.evaluation.selectors.outputs import IS_FILE
 from apps.labeling.models import Answer, Choice, Skip, Slot, Task
-from apps.labeling.texts import plain
 from apps.training.models import Artifact, Run
 from measures.head_to_head import (
     Difference,
@@ -31,6 +30,7 @@ from measures.head_to_head import (
     least_of,
     result_of,
 )
+from measures.messages import plain
 from measures.model_ranking import ModelVotes
 from measures.several_systems import several_result
 from workers.contract.protocol import StatedProtocol, content_sha256

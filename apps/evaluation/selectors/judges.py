@@ -35,12 +35,12 @@ from apps.labeling.models import (
     Slot,
     Task,
 )
-from apps.labeling.texts import plain
 from apps.snapshots.models import Snapshot, SnapshotRow
 from apps.snapshots.recipe import TRAIN
 from apps.snapshots.selectors.lineage import before_run, with_parts
 from apps.training.models import Checkpoint, Run, RunInput
 from apps.training.services.kinds import ANSWERING, REWARDS
+from measures.messages import plain
 from measures.splits import unit_hash
 
 Floats = NDArray[np.float64]

@@ -9,10 +9,11 @@ from django.db.models import Q
 
 from apps.common.errors import Conflict, DomainError
 from apps.common.numbers import is_number
-from apps.labeling.texts import BadMessages, Messages, fingerprint, messages_from
+from apps.labeling.texts import BadMessages, fingerprint, messages_from
 from apps.snapshots.recipe import PRIVATE_SPLITS
 from apps.snapshots.storage import artifact_store
 from apps.training.models import Artifact, Checkpoint, Run
+from measures.messages import Messages
 from workers.artifacts import ArtifactError
 
 FILE = "outputs.jsonl"

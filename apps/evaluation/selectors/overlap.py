@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any
 
-from apps.snapshots.assembling.rows import Messages, prompt_text
+from apps.snapshots.assembling.rows import prompt_text
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import PRIVATE_SPLITS, TRAIN
 from apps.snapshots.selectors.prompts import asked_in, held_out_splits
@@ -20,6 +20,7 @@ from apps.snapshots.storage import artifact_store
 from apps.training.models import Run, RunInput
 from apps.training.services.held_out import POLICY_LINEAGE, runs_behind, training_inputs
 from measures.duplicates import near_matches
+from measures.messages import Messages, said
 from workers.artifacts import ArtifactMissing
 
 SHOWN = 5  # pairs of a prompt and what it was found as
@@ -191,7 +192,7 @@ def _lines(snapshot: Snapshot, split: str) -> Iterator[Messages]:
 
 
 def _shown(prompt: Messages) -> str:
-    text = str(prompt[-1]["content"])
+    text = said(prompt[-1])
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 

@@ -12,8 +12,8 @@ from apps.evaluation.models import OutputRanking, RankedOutput
 from apps.evaluation.selectors.assessments import assess_runs
 from apps.evaluation.selectors.outputs import IS_FILE
 from apps.labeling.models import Answer, Task, TaskItem
-from apps.labeling.texts import Messages
 from apps.training.models import Artifact, Checkpoint, Run
+from measures.messages import Messages
 from measures.trust.findings import Finding, unmeasured
 from measures.trust.people import LEAST_OUTPUTS
 

@@ -7,10 +7,11 @@ from typing import Any
 from apps.accounts.models import Project
 from apps.common.errors import Conflict, DomainError
 from apps.evaluation.selectors.outputs import lines_kept, number_in, parsed, text_in
-from apps.labeling.texts import Messages, fingerprint, messages_from
+from apps.labeling.texts import fingerprint, messages_from
 from apps.training.models import Checkpoint, Run, RunInput
 from apps.training.selectors import checkpoint_for_use
 from apps.training.selectors.results import samples_chosen, samples_of
+from measures.messages import Messages
 
 AUDITABLE = (
     Run.Kind.EVALUATE,

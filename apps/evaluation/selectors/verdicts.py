@@ -13,6 +13,7 @@ from apps.labeling.models import Comparison, Response
 from apps.labeling.texts import fingerprint
 from apps.training.models import Run, RunInput, Sample
 from measures.answer_audit import worst_of
+from measures.messages import plain
 
 Value = Verdict.Value
 TONES = {
@@ -138,7 +139,7 @@ def _given_before(
         prompt__project=project, prompt__text_hash__in=keys, origin_ref=model
     ).order_by("pk")
     known = {
-        key: str(messages[-1]["content"])
+        key: plain(messages)
         for key, messages in stored.values_list("prompt__text_hash", "messages")
     }
     runs = RunInput.objects.filter(role="sft", checkpoint=model).values("run")

@@ -33,11 +33,12 @@ from apps.evaluation.selectors.outputs import models_of, outputs_of, prompt_fact
 from apps.labeling.models import EvaluationSet, Task
 from apps.labeling.services.blind import blind_pairs_close, blind_pairs_queue
 from apps.labeling.services.importing import MOST_BLIND_VOTES
-from apps.labeling.texts import BadMessages, Messages, fingerprint, messages_from
+from apps.labeling.texts import BadMessages, fingerprint, messages_from
 from apps.monitoring.services.incidents import incident_open
 from apps.training.models import Checkpoint, Run
 from apps.training.selectors.protocols import refusal_of
 from measures.head_to_head import FINAL, LEAST_EXACT, Plan, Result, Stopping, Verdict
+from measures.messages import Messages
 from measures.model_ranking import LEAST_PEOPLE, LEAST_PROMPTS
 from measures.several_systems import BASELINE, LEAST_SYSTEMS, MOST_SYSTEMS
 from workers.contract.protocol import content_sha256

@@ -31,9 +31,9 @@ from apps.evaluation.services.ranking import (
     round_open,
 )
 from apps.labeling.selectors import settings_get
-from apps.labeling.texts import plain
 from apps.training.models import Checkpoint, Run
 from apps.training.selectors import run_get
+from measures.messages import plain
 
 _COLUMNS = ("output", "score", "mean_grade", "n_grades", "grades", "state", "prompt", "answer")
 

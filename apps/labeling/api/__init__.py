@@ -248,6 +248,20 @@ def votes(
     return download_response(sent)
 
 
+@router.get(
+    "/projects/{slug}/results/trajectories",
+    auth=needs("read"),
+    summary="Every run of an agent that is compared, in ATIF 1.7, as JSON Lines",
+    openapi_extra=FILE_SENT,
+)
+def trajectories(
+    request: HttpRequest, slug: str, filters: Query[ComparisonFilters]
+) -> HttpResponseBase:
+    """Two lines a comparison; its number, the side and the decision stand under `extra`."""
+    project, _ = project_for(request.user, slug, READERS)
+    return download_response(exports.trajectories_export(project=project, wanted=filters.wanted()))
+
+
 def _decision(row: selectors.Decision) -> dict[str, Any]:
     return {
         "comparison": row.comparison_id,

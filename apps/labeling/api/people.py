@@ -212,6 +212,7 @@ class MonthOut(Schema):
     name: str
     votes: int
     ratings: int
+    texts: int
     hours: float
     untimed: int = Field(description="answers whose time is not known")
     discarded: int

@@ -17,7 +17,7 @@ from apps.labeling.api.schemas import (
     TaskOut,
     task_out,
 )
-from apps.labeling.models import PAIRED, RATED, Answer, Slot, Task
+from apps.labeling.models import RATED, Answer, Slot, Task
 from apps.labeling.selectors.ratings import pair_counts, results_of, tasks_list
 from apps.labeling.services import LABELERS, slot_lease_next, slot_skip, vote_cast, vote_revise
 from apps.labeling.services.kinds import KINDS
@@ -221,7 +221,7 @@ def ratings_results(
 
 def _slot_check(slot: int) -> None:
     """To this address a slot of a pair is as unknown as one that there is not."""
-    if not Slot.objects.filter(pk=slot).exclude(task__kind__in=PAIRED).exists():
+    if not Slot.objects.filter(pk=slot, task__kind__in=RATED).exists():
         raise Missing("There is no such rating task.", field="slot")
 
 

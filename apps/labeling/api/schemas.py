@@ -16,11 +16,19 @@ MOST_ROWS = 50_000  # of one import request; a longer file goes in several
 class MessageOut(Schema):
     role: str
     content: str
+    reasoning_content: str | None = Field(None, description="what a model wrote before it spoke")
+    tool_calls: list[dict[str, Any]] | None = Field(
+        None, description="{type, id, function: {name, arguments}} of an agent"
+    )
+    tool_call_id: str | None = Field(None, description="which call a tool's message answers")
+    name: str | None = Field(None, description="of the tool")
+    error: bool | None = Field(None, description="whether the tool failed")
 
 
 class CriterionOut(Schema):
     key: str
     label: str
+    definition: str = Field("", description="what it means; shown beside the row")
 
 
 class AsksOut(Schema):
@@ -105,6 +113,24 @@ class NextOut(Schema):
     nothing: NothingOut | None = None
 
 
+class RunsIn(Schema):
+    """What is said about two runs of agents: sides are left and right beside a `side`, a and b
+    beside a `choice`; steps count from 1 in the whole run."""
+
+    outcome: dict[str, dict[str, str]] | None = Field(
+        None, description="{side: {success | side_effects | repetition: yes | no | unsure}}"
+    )
+    first_error: dict[str, int] | None = Field(
+        None, description="{side: the first wrong step, 0 where none is}"
+    )
+    steps: dict[str, str] | None = Field(
+        None, description='{"3-4": side or tie}: step 3 of the left run beside step 4 of the other'
+    )
+    unopened: dict[str, list[int]] | None = Field(
+        None, description="{side: steps with folded parts that were never opened}"
+    )
+
+
 class VoteIn(Schema):
     """`side` as the pair was shown, or `choice` in stored terms, or `values` of another kind."""
 
@@ -124,10 +150,12 @@ class VoteIn(Schema):
     flags: list[str] = []
     improvement: str = Field("", description="the better answer as you would have it, Markdown")
     active_ms: int | None = None
+    runs: RunsIn | None = Field(None, description="of the two runs of agents")
     wall_ms: int | None = None
 
     def answer(self) -> dict[str, Any]:
-        return self.dict(exclude={"idempotency_key"})
+        said = self.dict(exclude={"idempotency_key", "runs"})
+        return said | ({"runs": self.runs.dict(exclude_none=True)} if self.runs else {})
 
 
 class VoteOut(NextOut):
@@ -150,7 +178,8 @@ class ComparisonsIn(Schema):
         max_length=MOST_ROWS,
         description="objects with prompt, response_a, response_b and optionally id, group, topic, "
         "language, source, licence, gold, origin(_a/_b), origin_ref_a/_b, model_a/_b, stratum, "
-        "priority, overlap, metadata, warning",
+        "priority, overlap, metadata, warning, tools; prompt and answers are texts or messages, "
+        "of agents with tool_calls and messages of tools",
     )
     batch: str = Field("", max_length=80)
     seed: int = 0
@@ -244,6 +273,7 @@ class LabelingSettingsOut(Schema):
     least_posterior: float
     stop_early: bool
     lease_seconds: int
+    run_lease_seconds: int = Field(description="of pairs of runs of agents")
     random_share: float
     gold_share: float
     repeat_share: float
@@ -261,6 +291,10 @@ class LabelingSettingsOut(Schema):
     show_strength: bool
     show_flags: bool
     show_improve: bool
+    ask_outcome: bool = Field(description="three questions about each run of an agent")
+    ask_first_error: bool = Field(description="the first wrong step of each run of an agent")
+    ask_steps: bool = Field(description="which of two aligned steps of runs is better")
+    show_costs: bool = Field(description="steps, tokens and cost stand above runs of agents")
     criteria: list[CriterionOut]
     require_criteria: bool
     show_rationale: bool
@@ -309,6 +343,7 @@ class LabelingSettingsIn(Schema):
     least_posterior: float | None = None
     stop_early: bool | None = None
     lease_seconds: int | None = None
+    run_lease_seconds: int | None = None
     random_share: float | None = None
     gold_share: float | None = None
     repeat_share: float | None = None
@@ -326,6 +361,10 @@ class LabelingSettingsIn(Schema):
     show_strength: bool | None = None
     show_flags: bool | None = None
     show_improve: bool | None = None
+    ask_outcome: bool | None = None
+    ask_first_error: bool | None = None
+    ask_steps: bool | None = None
+    show_costs: bool | None = None
     criteria: list[CriterionOut] | None = None
     require_criteria: bool | None = None
     show_rationale: bool | None = None

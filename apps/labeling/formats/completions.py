@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from apps.labeling.formats.conversations import content_from
 from apps.labeling.formats.mapping import Mapper, mapping_of
 from apps.labeling.formats.records import (
     COMMON,
@@ -21,7 +22,6 @@ from apps.labeling.formats.records import (
     Options,
     Record,
     RecordFault,
-    content_from,
     number_from,
 )
 from measures.splits import unit_hash
@@ -65,7 +65,7 @@ def convert(number: int, record: Record, read: Mapper) -> Iterator[Converted]:
         prompt = read.value(record, "prompt")
         common = read.common(record, without=("models",))
         if read.options.pairing in TOGETHER:
-            yield Converted(number, _task(prompt, answers, common, read.options))
+            yield Converted(number, task_of(prompt, answers, common, read.options))
             return
         pairs = paired(answers, read.options, key=str(prompt))
     except BadValue as error:
@@ -85,7 +85,7 @@ def convert(number: int, record: Record, read: Mapper) -> Iterator[Converted]:
         yield Converted(number, row)
 
 
-def _task(
+def task_of(
     prompt: Any, answers: list[Completion], common: dict[str, Any], options: Options
 ) -> dict[str, Any]:
     """One task with all answers, for `services.task_rows`."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from apps.labeling.formats.mapping import Mapper
 from apps.labeling.formats.records import Converted, Record
 
-_ABOUT = ("id", "group", "source", "licence", "split", "metadata")
+_ABOUT = ("id", "group", "source", "licence", "split", "metadata", "tools")
 # By what is made: a row in words, the columns it is made of, and those that must be there.
 SORTS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "prompts": ("a prompt", ("prompt", "answer", "check"), ("prompt",)),

@@ -17,6 +17,7 @@ from apps.labeling.formats import (
     label_studio,
     pairs,
     preference,
+    trajectories,
     transcripts,
 )
 from apps.labeling.formats.mapping import Mapper
@@ -27,6 +28,7 @@ from apps.labeling.formats.records import (
     Options,
     Record,
     RecordFault,
+    Records,
     bad_mapping,
     columns_check,
 )
@@ -49,6 +51,8 @@ class Layout:
     choices: Callable[[Iterable[Record], Iterable[str]], tuple[str, ...]]
     mapper: Callable[[Options, Iterable[str]], Mapper]
     convert: Callable[[int, Record, Mapper], Iterator[Converted]]
+    # Of rows that mean something only beside each other: all of them at once.
+    together: Callable[[Iterable[tuple[int, Record]], Mapper], Iterator[Converted]] | None = None
 
     def columns(self, table: Table) -> tuple[str, ...]:
         """What of this file may fill fields."""
@@ -75,11 +79,24 @@ class Layout:
     def rows(self, table: Table, options: Options) -> Iterator[Converted]:
         """Every record of the file, converted. Raises FormatError where the file breaks off."""
         read = self.mapper(options, self.columns(table))
+        if self.together is not None:
+            faults: list[Converted] = []
+            yield from self.together(_good(table.records(), faults), read)
+            yield from faults
+            return
         for number, record in table.records():
             if isinstance(record, RecordFault):
                 yield Converted(number, fault=record)
             else:
                 yield from self.convert(number, record, read)
+
+
+def _good(records: Records, faults: list[Converted]) -> Iterator[tuple[int, Record]]:
+    for number, record in records:
+        if isinstance(record, RecordFault):
+            faults.append(Converted(number, fault=record))
+        else:
+            yield number, record
 
 
 def _mapper(fields: tuple[str, ...], options: Options, columns: Iterable[str]) -> Mapper:
@@ -96,8 +113,9 @@ LAYOUTS: dict[str, Layout] = {
         choices=module.choices,
         mapper=module.mapper,
         convert=module.convert,
+        together=getattr(module, "together", None),
     )
-    for module in (label_studio, argilla, transcripts, preference, completions, pairs)
+    for module in (label_studio, argilla, trajectories, transcripts, preference, completions, pairs)
 }
 
 
@@ -191,10 +209,11 @@ def preview_of(
 
 def _converted(table: Table, layout: Layout, options: Options) -> list[Converted]:
     read = layout.mapper(options, layout.columns(table))
+    sample = enumerate(table.sample, start=1)
     rows = (
-        row
-        for number, record in enumerate(table.sample, start=1)
-        for row in layout.convert(number, record, read)
+        layout.together(sample, read)
+        if layout.together is not None
+        else (row for number, record in sample for row in layout.convert(number, record, read))
     )
     return list(itertools.islice(rows, SAMPLE_ROWS))
 
@@ -310,6 +329,7 @@ FIELD_WORDS = {
     "response": "answer",
     "completion": "answer",
     "label": "label",
+    "trajectory": "run of the agent",
 }
 
 

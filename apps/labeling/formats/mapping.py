@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from apps.labeling.formats.conversations import content_from
 from apps.labeling.formats.records import (
     COMMON,
     BadValue,
     Options,
     Record,
     choice_from,
-    content_from,
     folded,
     is_blank,
     number_from,
@@ -93,6 +93,8 @@ _NAMES: dict[str, tuple[str, ...]] = {
         "right",
         "b",
     ),
+    "trajectory": ("trajectory", "trace", "atif", "log"),
+    "reward": ("reward", "score", "rating"),
     "messages": ("messages", "conversation", "conversations"),
     "response": ("response", "answer", "completion", "output", "target", "reply"),
     "completion": ("completion", "response", "answer", "output"),
@@ -138,6 +140,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "priority": ("priority",),
     "overlap": ("overlap",),
     "metadata": ("metadata", "meta"),
+    "tools": ("tools", "tool_definitions", "functions"),
 }
 
 
@@ -199,7 +202,7 @@ class Mapper:
                 continue
             if name in ("priority", "overlap"):
                 value = number_from(value)
-            elif name == "metadata":
+            elif name in ("metadata", "tools"):
                 value = object_from(value)
             elif name in ("group", "topic", "language", "source", "licence", "stratum"):
                 value = str(value) if isinstance(value, int) else value
@@ -285,15 +288,47 @@ def split_common(a: Any, b: Any, *, where: str) -> tuple[Any, Any, Any]:
 
 
 def _turns(a: list[Any], b: list[Any], where: str) -> tuple[Any, Any, Any]:
-    n = 0
-    while n < min(len(a), len(b)) and a[n] == b[n]:
+    n, shorter = 0, min(len(a), len(b))
+    while n < shorter and (a[n] == b[n] or _unnumbered(a[n]) == _unnumbered(b[n])):
         n += 1
+    if any(_of_agent(turn) for turn in (*a, *b)):
+        return _forked(a, b, min(n, shorter - 1))
     if n == 0:
         raise BadValue("prompt", "the two conversations share no beginning that could be a prompt")
     # A conversation that only continues the other would leave nothing to compare.
     if n == len(a) or n == len(b):
         raise BadValue(where, "one of the two conversations is the beginning of the other")
     return a[:n], a[n:], b[n:]
+
+
+def _of_agent(turn: Any) -> bool:
+    return isinstance(turn, dict) and ("tool_calls" in turn or turn.get("role") == "tool")
+
+
+def _forked(a: list[Any], b: list[Any], n: int) -> tuple[Any, Any, Any]:
+    """Two runs of agents part where a turn of the assistant begins, at number `n` or before: a
+    prompt that ended with a call would end in half a turn. A run that the other only continues
+    keeps its last turn."""
+    while n > 0 and not all(turns[n].get("role") == "assistant" for turns in (a, b)):
+        n -= 1
+    if n == 0:
+        raise BadValue("prompt", "the two conversations share no beginning that could be a prompt")
+    return a[:n], a[n:], b[n:]
+
+
+def _unnumbered(turn: Any) -> Any:
+    """A turn without the ids of its calls, which two runs of one agent draw differently."""
+    if not _of_agent(turn):
+        return turn
+    kept = {name: value for name, value in turn.items() if name != "tool_call_id"}
+    if isinstance(calls := kept.get("tool_calls"), list):
+        kept["tool_calls"] = [
+            {name: value for name, value in call.items() if name != "id"}
+            if isinstance(call, dict)
+            else call
+            for call in calls
+        ]
+    return kept
 
 
 def _texts(a: str, b: str, where: str) -> tuple[str, str, str]:

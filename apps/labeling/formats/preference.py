@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from apps.labeling.formats.conversations import content_from
 from apps.labeling.formats.mapping import Mapper, mapping_of, prompt_apart
 from apps.labeling.formats.records import (
     COMMON,
@@ -19,7 +20,6 @@ from apps.labeling.formats.records import (
     Options,
     Record,
     RecordFault,
-    content_from,
 )
 from measures.splits import unit_hash
 

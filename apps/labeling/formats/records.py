@@ -122,22 +122,9 @@ class Converted:
     fault: RecordFault | None = None
 
 
-# Values as other tools write them, turned into ours: messages, choices, numbers.
+# Values as other tools write them, turned into ours: choices, numbers; messages are in
+# `conversations`.
 
-# Names that ShareGPT-like files use for roles ({"from": …, "value": …}).
-_ROLES = {
-    "human": "user",
-    "user": "user",
-    "prompter": "user",
-    "gpt": "assistant",
-    "assistant": "assistant",
-    "bot": "assistant",
-    "model": "assistant",
-    "chatgpt": "assistant",
-    "system": "system",
-    "tool": "tool",
-    "function": "tool",
-}
 _A = {"a", "left", "1", "first", "model_a", "response_a", "answer_a", "a_is_better", "option_a"}
 _B = {"b", "right", "2", "second", "model_b", "response_b", "answer_b", "b_is_better", "option_b"}
 _TIE = {"tie", "equal", "same", "draw", "tied", "both", "both_good", "no_preference", "similar"}
@@ -166,49 +153,6 @@ def choice_from(value: Any, *, a: Sequence[str] = (), b: Sequence[str] = ()) -> 
         if word in words:
             return choice
     raise BadValue("choice", f"{str(value)[:60]!r} says neither of the two, tie or both bad")
-
-
-def content_from(value: Any) -> Any:
-    """A text as it is, a list of messages in our form; also one that was written as JSON text.
-
-    `{"from": "human", "value": …}` is taken as well. What is neither is handed back: the import
-    says what is wrong with it.
-    """
-    if isinstance(value, str):
-        return (
-            _from_json_text(value)
-            if value[:1] in "[{" and value[:40].lstrip("[{ \n")[:1] in ("'\"")
-            else value
-        )
-    if isinstance(value, Mapping):
-        value = [value]
-    if isinstance(value, Sequence):
-        return [_message(entry) for entry in value]
-    return value
-
-
-def _from_json_text(text: str) -> Any:
-    """Messages that a spreadsheet column holds as JSON; any other text stays a text."""
-    value = _json(text)
-    entries = value if isinstance(value, list) else [value]
-    if entries and all(
-        isinstance(e, dict) and ({"role", "content"} <= set(e) or {"from", "value"} <= set(e))
-        for e in entries
-    ):
-        return content_from(entries)
-    return text
-
-
-def _message(entry: Any) -> Any:
-    if not isinstance(entry, Mapping):
-        return entry
-    if "role" in entry:
-        role, content = entry["role"], entry.get("content")
-    elif "from" in entry:
-        role, content = entry["from"], entry.get("value")
-    else:
-        return dict(entry)
-    return {"role": _ROLES.get(str(role).casefold(), role), "content": content}
 
 
 def number_from(value: Any) -> Any:
@@ -259,6 +203,7 @@ COMMON = (
     "overlap",
     "explanation",
     "metadata",
+    "tools",
 )
 # Fields that may have one value for every row.
 _CONSTANT_OF_DATASETS = ("category", "split")

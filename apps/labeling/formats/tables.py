@@ -152,6 +152,9 @@ def _text_container(path: Path) -> str:
         if text[:1] != "{":
             return "csv"
         # An object on its own line and another after it are lines; else it is one document.
+        while first and not first.endswith("\n"):  # a line of megabytes: the log of an agent
+            first = file.readline(1 << 22)
+            text = (text[:1] + first.strip()) if first.strip() else text
         closed = text.endswith("}") and text != "{"
         return "jsonl" if closed else "json"
 

@@ -13,6 +13,7 @@ from apps.common.errors import DomainError
 from apps.labeling.models import MOST_RESPONSES, Comparison, Task
 from apps.labeling.selectors.finding import MOST_VALUES, NEWEST, Wanted
 from apps.labeling.services import BULK_ROLES, FLAGS, LONGEST_RATIONALE, AnswerFields
+from apps.labeling.services.answers import Runs
 from apps.labeling.services.comments import LONGEST_COMMENT
 from apps.labeling.texts import MOST_CHARACTERS
 
@@ -82,6 +83,7 @@ class AnswerForm(Checked):
             flags=data["flags"],
             criteria=criteria_sent(self.data),
             improvement=plain_ends(data["improvement"]),
+            runs=runs_sent(self.data),
             active_ms=sensible_time(data["active_ms"]),
             wall_ms=sensible_time(data["wall_ms"]),
         )
@@ -105,6 +107,34 @@ def criteria_sent(data: QueryDict) -> dict[str, str]:
         for name, value in data.items()
         if name.startswith(CRITERION) and value
     }
+
+
+OUTCOME_FIELD, FIRST_ERROR_FIELD, STEP_FIELD = "outcome-", "first-error-", "step-"
+
+
+def runs_sent(data: QueryDict) -> Runs:
+    """What was said about two runs of agents; what is no number or no such field is left to the
+    service to refuse."""
+    runs = Runs()
+    for name, value in data.items():
+        if not value:
+            continue
+        if name.startswith(OUTCOME_FIELD):
+            side, _, question = name.removeprefix(OUTCOME_FIELD).partition("-")
+            runs.setdefault("outcome", {}).setdefault(side, {})[question] = value
+        elif name.startswith(FIRST_ERROR_FIELD):
+            step = int(value) if value.isdecimal() and len(value) < 6 else -1
+            runs.setdefault("first_error", {})[name.removeprefix(FIRST_ERROR_FIELD)] = step
+        elif name.startswith(STEP_FIELD):
+            runs.setdefault("steps", {})[name.removeprefix(STEP_FIELD)] = value
+    if unopened := data.get("unopened"):
+        steps: dict[str, list[int]] = {"left": [], "right": []}
+        for one in unopened.split():
+            side, _, number = one.partition(":")
+            if side in steps and number.isdecimal() and len(number) < 6:
+                steps[side].append(int(number))
+        runs["unopened"] = steps
+    return runs
 
 
 def plain_ends(text: str) -> str:
@@ -308,11 +338,14 @@ class NamedBefore(forms.ChoiceField):
         return OLD_WORDS.get(value, super().to_python(value))
 
 
+_RATED_KINDS = [(kind.value, kind.label) for kind in (Task.Kind.GRADE, Task.Kind.RANK)]
+
+
 class TasksFilter(forms.Form):
     """The filter of the ratings page; lives in the query string."""
 
     q = forms.CharField(required=False, max_length=200, label="Search ids and prompts")
-    kind = NamedBefore(required=False, choices=[("", "all"), *Task.Kind.choices[1:]])
+    kind = NamedBefore(required=False, choices=[("", "all"), *_RATED_KINDS])
     state = NamedBefore(required=False, choices=[("", "all"), *Task.State.choices])
     sort = forms.ChoiceField(
         required=False,

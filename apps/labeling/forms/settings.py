@@ -38,6 +38,7 @@ _LABELS = {
     "audit_share": "Share of audit re-votes (%)",
     "audit_rate": "Share of votes audited (%)",
     "lease_seconds": "Reserve a pair for (minutes)",
+    "run_lease_seconds": "Reserve a pair of agents' runs for (minutes)",
     "skips_to_review": "Send to review after this many skips",
     "judge_first": "Reviewers judge a dispute before they see its votes",
     "sensitive_cap": "Maximum pairs with a warning per person and day",
@@ -46,6 +47,10 @@ _LABELS = {
     "show_strength": "Ask how much better",
     "show_flags": "Offer flags",
     "show_improve": "Offer to improve the better answer",
+    "ask_outcome": "Ask for the outcome of each run",
+    "ask_first_error": "Ask for the first wrong step",
+    "ask_steps": "Ask which of two steps is better",
+    "show_costs": "Show steps, tokens and cost",
     "require_criteria": "Every criterion must be judged",
     "show_rationale": "Ask for a reason",
     "require_rationale": "A reason must be given",
@@ -98,6 +103,12 @@ _HELP = {
     "show_flags": "Unsafe, personal data, wrong language and so on.",
     "show_improve": "An editor with the better answer in it; what is written becomes a response "
     "by a person, usable as a demonstration.",
+    "run_lease_seconds": "Reading a run takes minutes.",
+    "ask_outcome": "Did it succeed, did it change anything it should not have, did it repeat "
+    "itself: yes, no or unsure, of each run.",
+    "ask_first_error": "Of each run; process reward models learn from it.",
+    "ask_steps": "Of steps that differ and stand beside each other: A, same or B.",
+    "show_costs": "People who see them judge them too; hide them where only the outcome counts.",
     "require_criteria": "Then a choice is marked first and Enter submits.",
     "show_rationale": "The reasons below as chips, and a free text.",
     "require_rationale": "A chip or a text with every answer; Enter submits.",
@@ -132,6 +143,7 @@ _UNITS = {
         if name not in ("vote_price", "label_budget")
     },
     "lease_seconds": {"per": 1 / 60, "low": 30, "high": 86_400, "whole": True},
+    "run_lease_seconds": {"per": 1 / 60, "low": 30, "high": 86_400, "whole": True},
     "fast_ms": {"per": 1 / 1000, "low": 0, "high": 60_000, "whole": True},
 }
 
@@ -164,16 +176,20 @@ class LinesField(forms.CharField):
 
 
 class CriteriaField(LinesField):
-    """Criteria, `key: Label` to a line; a label alone gets a key made from it."""
+    """Criteria, `key: Label | definition` to a line; a label alone gets a key made from it."""
 
     def line(self, entry: dict[str, str]) -> str:
-        return f"{entry['key']}: {entry['label']}"
+        more = f" | {entry['definition']}" if entry.get("definition") else ""
+        return f"{entry['key']}: {entry['label']}{more}"
 
     def entry(self, line: str) -> dict[str, str]:
-        key, colon, label = line.partition(":")
+        named, _, definition = line.partition("|")
+        more = {"definition": definition.strip()} if definition.strip() else {}
+        key, colon, label = named.strip().partition(":")
         if colon:
-            return {"key": key.strip(), "label": label.strip()}
-        return {"key": re.sub(r"[^a-z0-9]+", "_", slugify(line)).strip("_")[:32], "label": line}
+            return {"key": key.strip(), "label": label.strip()} | more
+        made = re.sub(r"[^a-z0-9]+", "_", slugify(key)).strip("_")[:32]
+        return {"key": made, "label": key} | more
 
 
 class LabelingSettingsForm(PresetForm):
@@ -182,8 +198,9 @@ class LabelingSettingsForm(PresetForm):
 
     criteria = CriteriaField(
         label="Criteria",
-        help_text="One to a line: key: Label. Each is a row A / tie / B under the answers. The "
-        "key is what exports call it; keep it when you change the label.",
+        help_text="One to a line: key: Label | definition. Each is a row A / tie / B under the "
+        "answers; its definition, with examples of either side, is shown beside it. The key is "
+        "what exports call it; keep it when you change the label.",
     )
     reasons = LinesField(label="Reasons", help_text="One to a line; each becomes a chip.")
     constraint_phrases = LinesField(

@@ -8,6 +8,7 @@ from apps.labeling.models.finding import (
     SearchDocument,
     SearchPending,
 )
+from apps.labeling.models.images import StoredImage
 from apps.labeling.models.people import (
     Annotator,
     Guideline,
@@ -42,12 +43,21 @@ from apps.labeling.models.votes import (
     Decision,
     Discard,
     DiscardedVote,
+    RunAnswer,
     Vote,
+)
+from apps.labeling.models.writing import (
+    INSTRUCTION,
+    WritingBatch,
+    WrittenDraft,
+    WrittenText,
+    WrittenVersion,
 )
 
 __all__ = [
     "AUDIT_SEED",
     "CLOSED_IDS",
+    "INSTRUCTION",
     "MODEL_NAME",
     "MOST_POINTS",
     "MOST_RESPONSES",
@@ -76,13 +86,19 @@ __all__ = [
     "QualificationAnswer",
     "QualificationAttempt",
     "Response",
+    "RunAnswer",
     "SavedView",
     "SearchDocument",
     "SearchPending",
     "Skip",
     "Slot",
+    "StoredImage",
     "Task",
     "TaskItem",
     "Vote",
+    "WritingBatch",
+    "WrittenDraft",
+    "WrittenText",
+    "WrittenVersion",
     "reason_chips",
 ]

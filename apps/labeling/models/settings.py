@@ -75,6 +75,25 @@ class LabelingSettings(Stamped):
     show_improve = models.BooleanField(
         default=False, help_text="an editor for an improved version of the better answer"
     )
+    ask_outcome = models.BooleanField(
+        default=True,
+        db_default=True,
+        help_text="of each run of an agent: did it succeed, what else did it change, was it stuck",
+    )
+    ask_first_error = models.BooleanField(
+        default=True, db_default=True, help_text="the first wrong step of each run of an agent"
+    )
+    ask_steps = models.BooleanField(
+        default=False, db_default=False, help_text="which of two aligned steps is better"
+    )
+    show_costs = models.BooleanField(
+        default=False,
+        db_default=False,
+        help_text="steps, tokens and cost of runs of agents stand above them",
+    )
+    run_lease_seconds = models.PositiveIntegerField(
+        default=3_600, db_default=3_600, help_text="a pair of runs of agents is reserved for"
+    )
     gold_share = models.FloatField(default=0.0)
     repeat_share = models.FloatField(default=0.0)
     audit_share = models.FloatField(

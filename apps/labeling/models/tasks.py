@@ -4,8 +4,9 @@ A task is of a kind: a pair to compare, answers to grade, answers to rank. What 
 them (leases, skips, places, caps) reads `Task`; what only pairs have reads `Comparison`, and in SQL
 the view `labeling_comparison`, which has the pairs alone. A blind pair looks like a pair to whoever
 answers it and is none to everything else: it measures two systems, is never decided, and no dataset
-or agreement statistic reads it. A view cannot be locked row by row
-through a join: statements that lock name `labeling_task`.
+or agreement statistic reads it. Of a task of the kind `write` nothing is judged: a person writes
+what `WrittenText` holds. A view cannot be locked row by row through a join: statements that lock
+name `labeling_task`.
 
 Races are settled here, by constraints: a slot belongs to one annotator, an annotator meets a
 task once (but for hidden repeats), a slot has one current answer. That a task has no more places
@@ -29,13 +30,19 @@ from apps.common.models import Stamped
 
 
 class Prompt(Stamped):
-    """What was asked: a list of messages, `[{"role": "user", "content": …}, …]`."""
+    """What was asked: a list of messages, `[{"role": "user", "content": …}, …]`.
+
+    Of pairs of an agent's runs it is all that both began with.
+    """
 
     project = models.ForeignKey(
         Project, on_delete=models.CASCADE, related_name="prompts", db_index=False
     )
     messages = models.JSONField()
-    text_hash = models.CharField(max_length=64, help_text="of the normalised messages")
+    tools = models.JSONField(
+        null=True, blank=True, help_text="JSON schemas of the tools that were offered"
+    )
+    text_hash = models.CharField(max_length=64, help_text="of the normalised messages and tools")
     group_key = models.CharField(
         max_length=200, help_text="what splits go by: topic, debate or the prompt"
     )
@@ -140,9 +147,9 @@ MOST_POINTS = 11  # of a scale, such as 0 to 10
 class Task(Stamped):
     """One question about the responses to one prompt, in a stored order that no annotator sees.
 
-    Of a pair: `response_a`, `response_b` and `gold`; of a blind pair without `gold`. Of the other
-    kinds: `items`, the scale from `low` to `high` (of a ranking the ranks, 1 is best) and
-    `gold_values`.
+    Of a pair: `response_a`, `response_b` and `gold`; of a blind pair without `gold`; of writing
+    none. Of the other kinds: `items`, the scale from `low` to `high` (of a ranking the ranks, 1 is
+    best) and `gold_values`.
     """
 
     class Kind(models.TextChoices):
@@ -150,6 +157,7 @@ class Task(Stamped):
         GRADE = "grade", _("grading")
         RANK = "rank", _("ranking")
         BLIND = "blind", _("blind pair")
+        WRITE = "write", _("writing")
 
     class State(models.TextChoices):
         OPEN = "open", "open"
@@ -226,6 +234,9 @@ class Task(Stamped):
         db_default="",
         help_text="what may upset whoever reads it; the label screen covers it until it is opened",
     )
+    of_agents = models.BooleanField(
+        default=False, db_default=False, help_text="its answers are runs of agents, with steps"
+    )
     n_votes = models.PositiveIntegerField(default=0, help_text="current answers")
     metadata = models.JSONField(
         null=True, blank=True, help_text="the row's own columns; null: only the prompt's are known"
@@ -245,11 +256,13 @@ class Task(Stamped):
                 | Q(kind="blind", response_a__isnull=False, response_b__isnull=False, gold="")
                 & Q(low__isnull=True, high__isnull=True)
                 | Q(kind__in=["grade", "rank"], response_a__isnull=True, response_b__isnull=True)
-                & Q(low__isnull=False, high__isnull=False, gold=""),
+                & Q(low__isnull=False, high__isnull=False, gold="")
+                | Q(kind="write", response_a__isnull=True, response_b__isnull=True)
+                & Q(low__isnull=True, high__isnull=True, gold=""),
                 name="task_of_its_kind",
             ),
             models.CheckConstraint(
-                condition=Q(kind__in=["pair", "blind"])
+                condition=Q(kind__in=["pair", "blind", "write"])
                 | Q(high__gte=F("low")) & Q(high__lt=F("low") + MOST_POINTS),
                 name="task_scale_in_order",
             ),
@@ -404,6 +417,9 @@ class Slot(models.Model):
         FORMER = "former", "earlier round"
         # its vote was discarded with others of that person: kept, decides nothing
         DISCARD = "discard", "discarded"
+        # of a writing task: the draws of judgements pass it over, and it stands behind theirs in
+        # the shuffled order, from 1 on
+        WRITE = "write", "writing"
 
     class State(models.TextChoices):
         FREE = "free", "free"
@@ -463,7 +479,10 @@ class Slot(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(kind__in=["repeat", "audit"], measures__isnull=False)
-                | Q(kind__in=["regular", "gold", "former", "discard"], measures__isnull=True),
+                | Q(
+                    kind__in=["regular", "gold", "former", "discard", "write"],
+                    measures__isnull=True,
+                ),
                 name="slot_measures_a_vote",
             ),
             models.CheckConstraint(

@@ -147,6 +147,27 @@ class Answer(AnyAnswer):
         return f"answer {self.pk} to {self.task_id}"
 
 
+class RunAnswer(models.Model):
+    """What an answer to a pair of runs of agents says about the runs themselves.
+
+    `outcome`: {a | b: {success | side_effects | repetition: yes | no | unsure}}; `first_error`:
+    {a | b: number of the step, 0 for none}; `steps`: {"3-4": a | tie | b}, step 3 of A beside step
+    4 of B; `unopened`: {a | b: numbers of steps with folded parts that were never opened}, null
+    where the page could not tell. Steps count from 1 in the whole run.
+    """
+
+    answer = models.OneToOneField(
+        Answer, on_delete=models.CASCADE, primary_key=True, related_name="runs"
+    )
+    outcome = models.JSONField(default=dict)
+    first_error = models.JSONField(default=dict)
+    steps = models.JSONField(default=dict)
+    unopened = models.JSONField(null=True)
+
+    def __str__(self) -> str:
+        return f"of the runs of answer {self.answer_id}"
+
+
 class Vote(AnyAnswer):
     """An answer to a pair. The table is a view of the answers that has no others, so that no count
     of votes ever meets a grade or a rank; what is written to it is an answer."""

@@ -2,7 +2,8 @@
 
 Three walls, each enough by itself: the parser turns raw HTML into text, nh3 drops whatever is not
 on the list below, and the site's content security policy runs no inline script. Images are not
-loaded, since an address in an answer would tell its owner who reads it and when.
+loaded, since an address in an answer would tell its owner who reads it and when; but for those
+that Concord holds itself (`image:` and a hash, see measures/messages.py).
 
 Time is bounded: Markdown's worst cases are quadratic, so a long text is parsed in pieces, and each
 text, and all texts of a page together, have an allowance of CPU seconds that the parser asks after
@@ -15,6 +16,7 @@ What comes back from the cache came out of here: its values are signed (`apps.co
 import hashlib
 import re
 from collections.abc import Iterable
+from html import escape
 
 import nh3
 from django.core.cache import cache
@@ -22,15 +24,17 @@ from django.utils.safestring import SafeString, mark_safe
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.rules_core import StateCore
+from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 
 from apps.labeling.rendering.code import CLASSES, Allowance, Spent, allowance_plugin, code_html
 from apps.labeling.rendering.maths import Piece, maths_plugin, pieces_of, text_escaped, tricks_named
 from apps.labeling.texts import EMPTY
+from measures.messages import IMAGE
 
 # Part of every cache key: raise it when the output for the same text changes.
-VERSION = 6
+VERSION = 7
 CACHE_SECONDS = 7 * 24 * 3600
 # CPU seconds a text may take. 200,000 characters of ordinary Markdown take 0.4 s.
 ALLOWANCE = 1.0
@@ -67,8 +71,16 @@ _TAGS = {
     "td",
     "div",
     "span",
+    "img",
 }
-_ATTRIBUTES = {"a": {"href", "title"}, "ol": {"start"}, "td": {"align"}, "th": {"align"}}
+_ATTRIBUTES = {
+    "a": {"href", "title"},
+    "img": {"src", "alt", "loading"},
+    "ol": {"start"},
+    "td": {"align"},
+    "th": {"align"},
+}
+_STORED = re.compile(r"/images/[0-9a-f]{64}/")
 _CLASSES = {"div": {"plain", "scroll", "math", "display"}, "span": {"math", "display", *CLASSES}}
 # What scrolls sideways must be reachable by keyboard.
 _VALUES = {"div": {"tabindex": {"0"}}}
@@ -99,6 +111,30 @@ _markdown = (
     .use(maths_plugin)
     .use(allowance_plugin)
 )
+
+
+def _stored_image(state: StateInline, silent: bool) -> bool:
+    """`![alternative text](image:<sha256>)`: an image of ours; all others stay text."""
+    found = IMAGE.match(state.src, state.pos) if state.src[state.pos] == "!" else None
+    if found is None:
+        return False
+    if not silent:
+        token = state.push("stored_image", "img", 0)
+        token.content, token.meta = found[1], {"sha256": found[2]}
+    state.pos = found.end()
+    return True
+
+
+def _stored_image_html(
+    self: RendererHTML, tokens: list[Token], index: int, options: OptionsDict, env: EnvType
+) -> str:
+    token = tokens[index]
+    words = escape(re.sub(r"\\(.)", r"\1", token.content), quote=True)
+    return f'<img src="/images/{token.meta["sha256"]}/" alt="{words}" loading="lazy">'
+
+
+_markdown.inline.ruler.before("link", "stored_image", _stored_image)
+_markdown.add_render_rule("stored_image", _stored_image_html)
 _markdown.core.ruler.push("headings_below_ours", _headings_below_ours)
 _markdown.add_render_rule("fence", _fence)
 
@@ -159,9 +195,17 @@ def _piece_html(piece: Piece, allowance: Allowance) -> str:
         allowed_classes=_CLASSES,
         tag_attribute_values=_VALUES,
         url_schemes={"http", "https", "mailto"},
+        attribute_filter=_only_stored,
         link_rel="noopener noreferrer nofollow",
         set_tag_attribute_values={"a": {"target": "_blank"}, "pre": {"tabindex": "0"}},
     )
+
+
+def _only_stored(tag: str, attribute: str, value: str) -> str | None:
+    """An image of anybody else's loses its address."""
+    if tag == "img" and attribute == "src" and not _STORED.fullmatch(value):
+        return None
+    return value
 
 
 def _tables_can_scroll(html: str) -> str:

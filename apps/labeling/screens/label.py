@@ -1,7 +1,7 @@
 """The label screen: the pair, its panes, the progress bar and the reasons to choose from."""
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from difflib import SequenceMatcher
@@ -14,21 +14,23 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
-from django.utils.translation import get_language, gettext, pgettext
+from django.utils.translation import get_language, gettext, pgettext, pgettext_lazy
 from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import Project, User
 from apps.common.registry import vote_uses
 from apps.labeling import selectors, services
 from apps.labeling.forms import CRITERION
-from apps.labeling.models import Guideline
+from apps.labeling.models import Guideline, RunAnswer
 from apps.labeling.rendering import text_html, texts_html
 from apps.labeling.rendering.maths import text_escaped
+from apps.labeling.screens import runs
 from apps.labeling.selectors.hours import completion_of
 from apps.labeling.selectors.ratings import has_rating_tasks
 from apps.labeling.services import FLAGS, Lease, NothingReason, Questions
+from apps.labeling.services.answers import OUTCOME, OUTCOMES, Runs
 from apps.labeling.services.results import Criterion
-from apps.labeling.texts import Messages
+from measures.messages import Message, Messages, call_said
 
 # A pair as its panes show it: turns of prompt and answers, as HTML and as they were written.
 
@@ -43,6 +45,8 @@ class Turn:
     role: str
     html: SafeString
     text: str
+    thought: str = ""
+    calls: tuple[SafeString, ...] = ()
 
     @property
     def reads_the_same(self) -> bool:
@@ -76,8 +80,65 @@ def _turns(lists: Sequence[Messages]) -> list[list[Turn]]:
     return [[_turn(message, next(every)) for message in messages] for messages in lists]
 
 
-def _turn(message: dict[str, str], html: SafeString) -> Turn:
-    return Turn(WHO[message["role"]], message["role"], html, message["content"])
+def _turn(message: Message, html: SafeString) -> Turn:
+    """What a tool gave back is text and nothing else; calls stand below what was said."""
+    role, text = message["role"], message["content"]
+    if role == "tool":
+        html = runs.plain_html(text)
+    calls = tuple(runs.plain_html(call_said(call)) for call in message.get("tool_calls", ()))
+    return Turn(WHO[role], role, html, text, message.get("reasoning_content", ""), calls)
+
+
+STEP_TICKS = (
+    ("left", "A", "1", "a"),
+    ("tie", pgettext_lazy("short", "Same"), "0", ""),
+    ("right", "B", "2", "b"),
+)
+# What is printed on the answers to the questions about a run: (value, words, key).
+OUTCOME_TICKS = tuple(zip(OUTCOMES, (_("Yes"), _("No"), _("Unsure")), ("Y", "N", "U"), strict=True))
+
+
+def runs_shown(
+    got: Lease | selectors.AnsweredPair,
+    project: Project,
+    questions: Questions,
+    costs: Mapping[str, Any],
+    given: Runs,
+) -> dict[str, Any]:
+    """The context of `_runs.html`. costs: what is known of each side's totals, where they are
+    shown."""
+    slot = got.vote.slot_id if isinstance(got, selectors.AnsweredPair) else got.slot
+
+    def address(side: str, number: int) -> str:
+        return reverse("labeling:part", args=[project.slug, slot, side, number])
+
+    left, right = runs.pair_shown(
+        got.prompt,
+        got.left,
+        got.right,
+        address,
+        ask_steps=questions.steps,
+        chosen=given.get("steps", {}),
+    )
+    errors, outcome = given.get("first_error", {}), given.get("outcome", {})
+    return {
+        "runs": [
+            {
+                "side": side,
+                "letter": letter,
+                "run": run,
+                "totals": runs.totals_of(costs.get(side), len(run.numbers)) if costs else "",
+                "first_error": errors.get(side),
+                "outcome": outcome.get(side, {}),
+            }
+            for side, letter, run in (("left", "A", left), ("right", "B", right))
+        ],
+        "outcome_ticks": OUTCOME_TICKS,
+        "prompt_run": runs.prompt_shown(got.prompt, address),
+        "step_ticks": STEP_TICKS,
+        "outcome": list(OUTCOME.items()) if questions.outcome else [],
+        "ask_first_error": questions.first_error,
+    }
 
 
 # What a page shows beside a reason for having no pair: the text to read, the round to pass.
@@ -187,6 +248,7 @@ class Given(TypedDict, total=False):
     rationale: str
     flags: list[str]
     improvement: str
+    runs: Runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +266,7 @@ class CriterionTick:
 class CriterionRow:
     name: str  # of the form's field
     label: str
+    definition: str
     ticks: list[CriterionTick]
 
 
@@ -245,9 +308,18 @@ def context(
         more = context_of(got, project=project, annotator=annotator)
         more["completion"] = completion_of(project=project, user=annotator, nothing=got.code)
         return common | more | {"nothing": got, "n_today": got.n_today}
-    shown = pair_shown(got.prompt, got.left, got.right)
     if isinstance(got, selectors.AnsweredPair):
         questions = Questions.of(selectors.settings_get(project=project))
+        is_run = got.vote.task.of_agents
+    else:
+        questions, is_run = got.questions, got.of_agents
+    if is_run:
+        costs = selectors.run_totals(got) if questions.costs else {}
+        said = (typed or {}).get("runs") or _runs_given(got)
+        shown = runs_shown(got, project, questions, costs, said)
+    else:
+        shown = pair_shown(got.prompt, got.left, got.right)
+    if isinstance(got, selectors.AnsweredPair):
         given = _given(got) | (typed or {})
         return (
             common
@@ -301,6 +373,7 @@ def _row(criterion: Criterion, given: Given) -> CriterionRow:
     return CriterionRow(
         f"{CRITERION}{criterion.key}",
         criterion.label,
+        criterion.definition,
         [
             CriterionTick(value, letter, key, tone, value == chosen)
             for value, letter, key, tone in (
@@ -324,6 +397,27 @@ def _given(answered: selectors.AnsweredPair) -> Given:
         rationale=vote.rationale,
         flags=vote.flags,
         improvement=vote.improvement.messages[-1]["content"] if vote.improvement else "",
+    )
+
+
+def _runs_given(got: Lease | selectors.AnsweredPair) -> Runs:
+    """What a stored answer says about its runs, as the form would have sent it."""
+    if not isinstance(got, selectors.AnsweredPair):
+        return Runs()
+    stored = selectors.run_answer(got.vote.pk)
+    return as_seen(stored, got.vote.left_is) if stored else Runs()
+
+
+def as_seen(stored: RunAnswer, left_is: str) -> Runs:
+    sides = {"a": "right", "b": "left"} if left_is == "b" else {"a": "left", "b": "right"}
+    turned = left_is == "b"
+    return Runs(
+        outcome={sides[side]: value for side, value in stored.outcome.items()},
+        first_error={sides[side]: value for side, value in stored.first_error.items()},
+        steps={
+            "-".join(reversed(places.split("-"))) if turned else places: sides.get(value, value)
+            for places, value in stored.steps.items()
+        },
     )
 
 

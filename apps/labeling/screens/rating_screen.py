@@ -16,7 +16,7 @@ from apps.labeling.screens.label import SKIP_REASONS, WHO
 from apps.labeling.selectors.ratings import responses_of
 from apps.labeling.services import LONGEST_RATIONALE
 from apps.labeling.services.results import Lease, Scale
-from apps.labeling.texts import Messages
+from measures.messages import Messages
 
 
 @dataclass(frozen=True, slots=True)

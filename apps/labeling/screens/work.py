@@ -16,7 +16,9 @@ from apps.labeling import selectors, services
 from apps.labeling.models import Answer
 from apps.labeling.screens.imports import due_of
 from apps.labeling.screens.label import LOOKS, Look
+from apps.labeling.selectors import writing as reads
 from apps.labeling.services import LABELERS, NothingReason, Qualification
+from apps.labeling.services.leasing import WritingLeft, writing_left
 from apps.labeling.texts import excerpt
 
 _NARROWER = {
@@ -94,6 +96,17 @@ class ProjectWork:
     nothing: NothingReason | None
     qualification: Qualification | None
     due_on: date | None
+    writing: WritingLeft | None  # where there is something to write, or to review
+    n_to_review: int
+
+    @property
+    def may_write(self) -> bool:
+        return bool(self.writing and (self.writing.n_held or self.writing.n_free))
+
+    @property
+    def only_writes(self) -> bool:
+        """Nothing is to be labeled here, and texts are to be written or reviewed."""
+        return bool(self.writing and self.nothing and self.nothing.code == "empty")
 
     @property
     def holds(self) -> bool:
@@ -143,12 +156,14 @@ def project_work(membership: Membership, user: User) -> ProjectWork:
     project = membership.project
     status = services.labeling_status(project=project, annotator=user)
     code = status.nothing.code if status.nothing else ""
+    writing, n_to_review = _writing(membership, user)
     n_free = selectors.remaining_for(project=project, annotator=user, n_today=status.n_today)
     return ProjectWork(
         project=project,
         role=membership.get_role_display(),
         n_today=status.n_today,
-        n_total=selectors.answers_count(project=project, annotator=user),
+        n_total=selectors.answers_count(project=project, annotator=user)
+        + reads.mine(project=project, user=user).count(),
         n_left=n_free + (status.leased_until is not None),
         cap=status.eligibility.daily_cap or 0,
         leased_until=status.leased_until,
@@ -157,4 +172,16 @@ def project_work(membership: Membership, user: User) -> ProjectWork:
         if code == "qualification"
         else None,
         due_on=due_of(project=project),
+        writing=writing,
+        n_to_review=n_to_review,
     )
+
+
+def _writing(membership: Membership, user: User) -> tuple[WritingLeft | None, int]:
+    """What there is to write, and how many texts of others to review; None where neither is."""
+    project = membership.project
+    if not reads.has_writing(project):
+        return None, 0
+    left = writing_left(project=project, annotator=user)
+    n = reads.reviewable(project=project, user=user, role=membership.role).count()
+    return (left if n or left.n_held or left.n_free else None), n

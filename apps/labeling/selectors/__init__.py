@@ -11,7 +11,7 @@ from django.db.models import Count, Q, QuerySet
 from django.template.loader import render_to_string
 from django.utils import timezone
 
-from apps.accounts.models import Project, User
+from apps.accounts.models import Membership, Project, User
 from apps.common.errors import Missing
 from apps.common.kept import kept_while_worth
 from apps.labeling.models import (
@@ -24,11 +24,14 @@ from apps.labeling.models import (
     Decision,
     Guideline,
     LabelingSettings,
+    RunAnswer,
     Skip,
     Slot,
+    StoredImage,
+    Task,
     Vote,
 )
-from apps.labeling.texts import Messages
+from measures.messages import Message, Messages
 
 REMAINING_CAP = 1_000  # counting further would cost more than the number is worth
 _REMAINING_SECONDS = 60
@@ -303,6 +306,63 @@ def as_answered(vote: Answer) -> AnsweredPair:
     return AnsweredPair(vote=vote, prompt=task.prompt.messages, left=left, right=right)
 
 
+def image_for(*, user: User, sha256: str) -> StoredImage | None:
+    """An image that a project of this person holds."""
+    mine = Membership.objects.filter(user=user).values("project")
+    return StoredImage.objects.filter(sha256=sha256, project__in=mine).first()
+
+
+def image_in(*, project: str, sha256: str) -> StoredImage | None:
+    return StoredImage.objects.filter(project=project, sha256=sha256).first()
+
+
+def image_looks(*, project: Project) -> dict[str, int]:
+    """64 bits of what each image looks like, by its hash."""
+    return dict(StoredImage.objects.filter(project=project).values_list("sha256", "look"))
+
+
+def images_of(*, project: Project) -> QuerySet[StoredImage]:
+    """Newest first."""
+    return StoredImage.objects.filter(project=project).order_by("-created_at", "-pk")
+
+
+def run_answer(answer: int) -> RunAnswer | None:
+    """What an answer says about the runs of agents of its pair."""
+    return RunAnswer.objects.filter(pk=answer).first()
+
+
+def run_totals(got: Any) -> dict[str, Any]:
+    """{left | right: tokens and cost of that run, as its import knows them}."""
+    vote = getattr(got, "vote", None)
+    task, left_is = (vote.task_id, vote.left_is) if vote else (got.task, got.left_is)
+    a, b = Task.objects.values_list("response_a__metadata", "response_b__metadata").get(pk=task)
+    known = [(one or {}).get("trajectory") or {} for one in (a, b)]
+    return dict(zip(("right", "left") if left_is == "b" else ("left", "right"), known, strict=True))
+
+
+def message_shown(
+    *, project: Project, annotator: User, slot: int, side: str, number: int
+) -> Message:
+    """A message of a pair that this annotator holds or has answered: of its `prompt`, or of the
+    answer that stood `left` or `right`. `Missing` for every other."""
+    held = (
+        Slot.objects.filter(pk=slot, project=project, annotator=annotator, task__kind__in=PAIRED)
+        .values_list(
+            *("left_is", "task__prompt__messages"),
+            *("task__response_a__messages", "task__response_b__messages"),
+        )
+        .first()
+    )
+    if held is not None and side in ("prompt", "left", "right"):
+        left_is, prompt, a, b = held
+        right, left = (a, b) if left_is == "b" else (b, a)
+        messages = {"prompt": prompt, "left": left, "right": right}[side]
+        if number < len(messages):
+            found: Message = messages[number]
+            return found
+    raise Missing("There is no such message of a pair of yours.")
+
+
 # --- comparisons, for those who read results -----------------------------------------------------
 
 
@@ -328,6 +388,7 @@ class ShownVote:
     slot_kind: str
     guideline: int | None  # version it was cast under; imported votes have none
     cast_at: datetime
+    runs: RunAnswer | None = None  # what it says about its runs of agents
 
 
 def state_counts(*, project: Project) -> dict[str, int]:
@@ -366,6 +427,9 @@ def votes_shown(*, comparison: Comparison, with_names: bool) -> list[ShownVote]:
     asked = settings_get(project=comparison.project).criteria
     labels = {criterion["key"]: criterion["label"] for criterion in asked}
     numbers: dict[int, int] = {}
+    of_runs = RunAnswer.objects.in_bulk(
+        RunAnswer.objects.filter(answer__task=comparison.pk).values_list("pk", flat=True)
+    )
     shown = []
     for vote in votes:
         number = numbers.setdefault(vote.annotator_id, len(numbers) + 1)
@@ -392,6 +456,7 @@ def votes_shown(*, comparison: Comparison, with_names: bool) -> list[ShownVote]:
                 slot_kind=vote.slot.kind,
                 guideline=vote.guideline.version if vote.guideline else None,
                 cast_at=vote.cast_at,
+                runs=of_runs.get(vote.pk),
             )
         )
     return shown
@@ -420,6 +485,7 @@ def queue_progress(*, project: Project) -> dict[str, Any]:
     """The project's queue in numbers: comparisons by state, slots by state, current votes."""
     slots = dict(
         Slot.objects.filter(project=project)
+        .exclude(kind=Slot.Kind.WRITE)
         .values_list("state")
         .annotate(n=Count("id"))
         .values_list("state", "n")

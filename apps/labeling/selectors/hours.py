@@ -1,8 +1,8 @@
 """Who worked how much in which month, for pay; and the code that says that somebody is done.
 
-Paid work is what a person was handed and answered: votes and ratings by their first revision, gold
-pairs, hidden repeats and audits too. Time is active time, as each page measured it, revisions
-included. Months are of UTC.
+Paid work is what a person was handed and answered: votes, ratings and written texts by their first
+revision, gold pairs, hidden repeats and audits too. Time is active time, as each page measured it,
+revisions included. Months are of UTC.
 """
 
 import base64
@@ -23,11 +23,12 @@ from apps.labeling.selectors import answers_count, settings_get
 
 _HOURS = """
 select u.id as user, u.username, u.display_name as name, w.month, sum(w.vote)::int as votes,
-       sum(w.rating)::int as ratings, (coalesce(sum(w.ms), 0) / 3600000.0)::float8 as hours,
+       sum(w.rating)::int as ratings, sum(w.text)::int as texts,
+       (coalesce(sum(w.ms), 0) / 3600000.0)::float8 as hours,
        count(*) filter (where w.ms is null)::int as untimed, sum(w.discarded)::int as discarded
 from (
   select v.annotator_id, date_trunc('month', v.cast_at at time zone 'utc')::date as month,
-         (v.revision = 1)::int as vote, 0 as rating, v.active_ms as ms,
+         (v.revision = 1)::int as vote, 0 as rating, 0 as text, v.active_ms as ms,
          (v.is_current and v.slot_id in (
            select s.id from labeling_slot s
            where s.project_id = %(project)s and s.kind = 'discard'))::int as discarded
@@ -37,16 +38,23 @@ from (
     and (%(user)s::bigint is null or v.annotator_id = %(user)s)
   union all
   select r.annotator_id, date_trunc('month', r.cast_at at time zone 'utc')::date, 0,
-         (r.revision = 1)::int, r.active_ms, 0
+         (r.revision = 1)::int, 0, r.active_ms, 0
   from labeling_answer r
   where r.project_id = %(project)s and r.kind in ('grade', 'rank')
     and (%(user)s::bigint is null or r.annotator_id = %(user)s)
+  union all
+  select t.author_id, date_trunc('month', t.submitted_at at time zone 'utc')::date, 0, 0,
+         (not exists (select from labeling_writtenversion e where e.text_id = t.text_id
+                      and e.author_id = t.author_id and e.number < t.number))::int, t.active_ms, 0
+  from labeling_writtenversion t
+  where t.project_id = %(project)s and t.edits_id is null and t.source <> 'sim'
+    and (%(user)s::bigint is null or t.author_id = %(user)s)
 ) w join accounts_user u on u.id = w.annotator_id
 where %(month)s::date is null or w.month = %(month)s
 group by u.id, w.month order by w.month desc, u.username
 """
 COLUMNS = (
-    *("month", "username", "name", "votes", "ratings", "hours", "untimed", "discarded"),
+    *("month", "username", "name", "votes", "ratings", "texts", "hours", "untimed", "discarded"),
     *("amount", "currency"),
 )
 
@@ -62,6 +70,7 @@ class Month:
     month: date
     votes: int
     ratings: int
+    texts: int
     hours: float
     untimed: int
     discarded: int

@@ -1,6 +1,7 @@
 """An annotator's answer: what it may hold, how it is checked, how it is written."""
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -14,15 +15,22 @@ from django.utils.translation import gettext_lazy as _
 from apps.common.errors import Conflict, DomainError, Missing, Refused
 from apps.common.numbers import count
 from apps.common.transactions import row_named
-from apps.labeling.models import PAIRED, Choice, Response, Slot, Task, Vote
+from apps.labeling.models import PAIRED, Choice, Comparison, Response, RunAnswer, Slot, Task, Vote
 from apps.labeling.models import Answer as StoredAnswer
 from apps.labeling.services import kinds
 from apps.labeling.services import statements as sql
 from apps.labeling.services.deciding import Policy, decision_store
 from apps.labeling.services.eligibility import Eligibility, role_check
 from apps.labeling.services.results import Questions, VoteResult
-from apps.labeling.texts import MOST_CHARACTERS, BadMessages, fingerprint, messages_from
+from apps.labeling.texts import (
+    MOST_CHARACTERS,
+    MOST_MESSAGES,
+    BadMessages,
+    fingerprint,
+    messages_from,
+)
 from measures import voting
+from measures.runs import steps_of
 
 # What an annotator says about a pair, checked before anything is stored.
 
@@ -39,7 +47,7 @@ UNSAFE = "unsafe"
 LONGEST_RATIONALE = 4000
 CRITERION_CHOICES = ("left", "tie", "right")
 SLIGHTLY, MUCH = 1, 2
-_LONGEST_TIME = timedelta(days=7) // timedelta(milliseconds=1)
+LONGEST_TIME = timedelta(days=7) // timedelta(milliseconds=1)
 
 
 class AnswerFields(TypedDict, total=False):
@@ -63,8 +71,24 @@ class AnswerFields(TypedDict, total=False):
     flags: list[str]
     criteria: dict[str, str]
     improvement: str
+    runs: "Runs"
     active_ms: int | None
     wall_ms: int | None
+
+
+class Runs(TypedDict, total=False):
+    """What is said about the runs of agents of a pair, in the terms of the answer (left and right
+    beside a side, a and b beside a choice); steps count from 1 in the whole run.
+
+    outcome: {side: {question: yes | no | unsure}} of `OUTCOME`; first_error: {side: step, 0 for
+    none}; steps: {"3-4": side | tie}, step 3 of the left run (or of A) beside step 4 of the other;
+    unopened: {side: steps with folded parts that were never opened}.
+    """
+
+    outcome: dict[str, dict[str, str]]
+    first_error: dict[str, int]
+    steps: dict[str, str]
+    unopened: dict[str, list[int]]
 
 
 def answer_from(**fields: Unpack[AnswerFields]) -> "Answer":
@@ -91,6 +115,7 @@ class Answer:
     flags: list[str] = field(default_factory=list)
     criteria: dict[str, str] = field(default_factory=dict)
     improvement: str = ""
+    runs: Runs = field(default_factory=Runs)
     active_ms: int | None = None
     wall_ms: int | None = None
 
@@ -134,13 +159,14 @@ class Answer:
                     f"The criterion {name!r} is {value!r}; one of {', '.join(allowed)}.",
                     field="criteria",
                 )
+        runs_check(self.runs, ("left", "right") if self.side else ("a", "b"))
         if unknown := sorted(set(self.flags) - set(FLAGS)):
             raise DomainError(
                 f"Unknown flag {unknown[0]!r}; one of {', '.join(FLAGS)}.", field="flags"
             )
         for name in ("active_ms", "wall_ms"):
             value = getattr(self, name)
-            if value is not None and not 0 <= value <= _LONGEST_TIME:
+            if value is not None and not 0 <= value <= LONGEST_TIME:
                 raise DomainError("Milliseconds, at most seven days of them.", field=name)
 
     def same_as(self, stored: StoredAnswer, leased: "LeasedSlot") -> bool:
@@ -168,12 +194,73 @@ class Answer:
             return "b" if left_is == "a" else "a"
         return self.side
 
+    def canonical_runs(self, left_is: str) -> Runs:
+        """The same in terms of the stored responses."""
+        if self.choice or not self.runs:
+            return self.runs
+        right_is = "b" if left_is == "a" else "a"
+        names = {"left": left_is, "right": right_is, "tie": "tie"}
+        given: dict[str, Any] = dict(self.runs)
+        made: Any = {
+            part: {names[side]: value for side, value in given[part].items()}
+            for part in ("outcome", "first_error", "unopened")
+            if part in given
+        }
+        if "steps" in self.runs:
+            turned = left_is == "b"
+            made["steps"] = {
+                "-".join(reversed(places.split("-"))) if turned else places: names[value]
+                for places, value in self.runs["steps"].items()
+            }
+        return Runs(**made)
+
     def canonical_criteria(self, left_is: str) -> dict[str, str]:
         """The criteria in terms of the stored responses."""
         if self.choice:
             return self.criteria
         names = {"left": left_is, "right": "b" if left_is == "a" else "a", "tie": "tie"}
         return {key: names[value] for key, value in self.criteria.items()}
+
+
+# Of each run of an agent: AgentRewardBench's three questions (Lù and others 2025, 2504.08942).
+OUTCOME = {
+    "success": _("Did it do what was asked?"),
+    "side_effects": _("Did it change anything it should not have?"),
+    "repetition": _("Did it repeat itself without need?"),
+}
+OUTCOMES = ("yes", "no", "unsure")
+MOST_STEPS = MOST_MESSAGES
+_PAIR = re.compile(r"([1-9]\d{0,3})-([1-9]\d{0,3})")
+
+
+def runs_check(runs: Runs, sides: tuple[str, str]) -> None:
+    """Errors name the field."""
+    given: dict[str, Any] = dict(runs)
+    for name in ("outcome", "first_error", "unopened"):
+        for side in given.get(name, {}):
+            if side not in sides:
+                raise DomainError(f"{name}: {side!r} is none of {', '.join(sides)}.", field=name)
+    for answers in runs.get("outcome", {}).values():
+        for question, value in answers.items():
+            if question not in OUTCOME or value not in OUTCOMES:
+                raise DomainError(
+                    f"outcome: one of {', '.join(OUTCOME)} is {', '.join(OUTCOMES)}.",
+                    field="outcome",
+                )
+    if not all(_is_step(step, low=0) for step in runs.get("first_error", {}).values()):
+        raise DomainError("first_error: a step's number, 0 for none.", field="first_error")
+    for places, value in runs.get("steps", {}).items():
+        if not _PAIR.fullmatch(places) or value not in (*sides, "tie"):
+            raise DomainError(f"steps: {{'3-4': one of {', '.join(sides)}, tie}}.", field="steps")
+    if len(runs.get("steps", {})) > MOST_STEPS:
+        raise DomainError(f"steps: at most {count(MOST_STEPS)}.", field="steps")
+    for steps in runs.get("unopened", {}).values():
+        if len(steps) > MOST_STEPS or not all(_is_step(step) for step in steps):
+            raise DomainError("unopened: numbers of steps.", field="unopened")
+
+
+def _is_step(value: Any, low: int = 1) -> bool:
+    return type(value) is int and low <= value <= MOST_STEPS
 
 
 def _at_most(n: int) -> str:
@@ -328,6 +415,8 @@ def vote_write(
     }
     values = {"kind": leased.task_kind, "values": [], "shown": [], "task_id": leased.task} | columns
     others = _insert(cursor, values)
+    if runs := answer.canonical_runs(leased.left_is):
+        runs_store(cursor, others["answer"], leased, runs)
     if UNSAFE in answer.flags or (replaces and UNSAFE in replaces.flags):
         warning_follow(leased.task)
     if not leased.decides:
@@ -374,6 +463,32 @@ def _said(leased: LeasedSlot, annotator: int, answer: Answer, source: str) -> di
     }
 
 
+def runs_store(cursor: CursorWrapper, answer: int, leased: LeasedSlot, runs: Runs) -> None:
+    """What was said about the runs, beside the answer. Steps that neither run has are refused."""
+    prompt, a, b = (
+        Comparison.objects.filter(pk=leased.task)
+        .values_list("prompt__messages", "response_a__messages", "response_b__messages")
+        .get()
+    )
+    begun = len(steps_of(prompt))
+    ends = {side: begun + len(steps_of(run)) for side, run in (("a", a), ("b", b))}
+    beyond = [(side, step) for side, step in runs.get("first_error", {}).items()]
+    for places in runs.get("steps", {}):
+        beyond += list(zip("ab", map(int, places.split("-")), strict=True))
+    for side, step in beyond:
+        if step > ends[side]:
+            raise DomainError(
+                gettext("There is no step %(n)s in that run.") % {"n": step}, field="steps"
+            )
+    RunAnswer.objects.create(
+        answer_id=answer,
+        outcome=runs.get("outcome", {}),
+        first_error=runs.get("first_error", {}),
+        steps=runs.get("steps", {}),
+        unopened=runs.get("unopened"),
+    )
+
+
 def warning_follow(task: int) -> None:
     """A task that somebody flags as unsafe carries a warning while such an answer stands."""
     flagged = StoredAnswer.objects.filter(task=task, is_current=True, flags__contains=[UNSAFE])
@@ -417,13 +532,18 @@ def improvement_store(*, text: str, chosen: int | None, annotator: int) -> int |
             field="improvement",
         )
     better = Response.objects.only("prompt_id", "messages", "text_hash").get(pk=chosen)
+    if better.messages[-1]["role"] != "assistant" or "tool_calls" in better.messages[-1]:
+        raise DomainError(
+            gettext("A run that ends with a call of a tool has no text to improve."),
+            field="improvement",
+        )
     try:
         turn = messages_from(text, role=better.messages[-1]["role"])
     except BadMessages as error:
         raise DomainError(
             gettext("The improved answer %(why)s.") % {"why": error}, field="improvement"
         ) from None
-    messages = [*better.messages[:-1], *turn]
+    messages = [*better.messages[:-1], {**better.messages[-1], "content": turn[0]["content"]}]
     text_hash = fingerprint(messages)
     if text_hash == better.text_hash:
         return None

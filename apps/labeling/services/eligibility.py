@@ -20,7 +20,15 @@ from apps.accounts.models import Membership, Project, Role, User
 from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError, Missing, Refused
 from apps.common.numbers import count
-from apps.labeling.models import Annotator, Answer, Guideline, LabelingSettings, Prompt, Vote
+from apps.labeling.models import (
+    Annotator,
+    Answer,
+    Guideline,
+    LabelingSettings,
+    Prompt,
+    Vote,
+    WrittenVersion,
+)
 from apps.labeling.services.results import NothingReason
 from apps.labeling.services.statements import LABELERS_COUNT, MIX
 
@@ -404,13 +412,16 @@ def votes_most(own: int) -> int:
 
 
 def votes_lately(*, project: str) -> int:
-    """Answers of people in the last 30 days, at most half a minute old."""
+    """Answers and written texts of people in the last 30 days, at most half a minute old."""
     known = _lately.get(project)
     if known is None or time.monotonic() - known[0] > _COUNT_SECONDS:
         since = timezone.now() - QUOTA_PERIOD
         cast = Answer.objects.filter(project=project, cast_at__gt=since, revision=1)
         cast = cast.exclude(source__in=(Answer.Source.IMPORT, Answer.Source.SIMULATED))
-        known = _lately[project] = time.monotonic(), cast.count()
+        written = WrittenVersion.objects.filter(
+            project=project, submitted_at__gt=since, edits__isnull=True
+        ).exclude(source=Answer.Source.SIMULATED)
+        known = _lately[project] = time.monotonic(), cast.count() + written.count()
     return known[1]
 
 

@@ -1,4 +1,5 @@
-"""What labeling does when a person is erased: their votes and what they wrote about pairs."""
+"""What labeling does when a person is erased: their votes, their texts, and what they wrote about
+pairs."""
 
 from typing import Any
 
@@ -11,6 +12,7 @@ from apps.labeling.models import Annotator, Answer, Comment, SavedView, Skip, Sl
 from apps.labeling.selectors.person_votes import COUNTED
 from apps.labeling.services import statements as sql
 from apps.labeling.services.discarding import Discarded, votes_discard
+from apps.labeling.services.writing import writing_erase
 
 REASON = "the person was erased"
 REMOVED = "(removed)"
@@ -24,6 +26,7 @@ def labeling_erase(user: User, by: User | None, wish: ErasureWish) -> dict[str, 
         written = Answer.objects.filter(annotator=user).exclude(rationale="")
         done["remarks"] += written.update(rationale="")
         Skip.objects.filter(annotator=user).update(reason="")
+    done |= writing_erase(user, discards=wish.discards, removes=wish.removes)
     SavedView.objects.filter(owner=user).delete()
     Annotator.objects.filter(user=user).update(
         avoids_topics=[], avoids_sensitive=False, topics=[], languages=[]

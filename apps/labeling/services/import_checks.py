@@ -2,16 +2,18 @@
 
 Only a constraint phrase has a consequence: its pair goes to human review instead of the queue."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from apps.labeling.blindness import self_naming
 from apps.labeling.models import Response
 from apps.labeling.personal_data import personal_data
+from apps.labeling.services.images import BadImage, RowImages
 from apps.labeling.services.loading import BadField, ComparisonRow, row_from
 from apps.labeling.services.results import RowProblem
-from apps.labeling.texts import loose_key, loosely_equal, plain
+from apps.labeling.texts import loose_key, loosely_equal
+from measures.messages import plain
 from measures.phrases import Phrases
 
 # What is odd about a row that can be imported, by kind.
@@ -106,6 +108,29 @@ def _identical(row: ComparisonRow, identical_answers: str) -> str:
     return ""
 
 
+def with_images(given: Any, images: RowImages) -> Any:
+    """The row with the images that its texts bring along taken. Raises BadField."""
+    if not isinstance(given, Mapping):
+        return given
+    changed = dict(given)
+    for name in ("prompt", "response_a", "response_b"):
+        try:
+            changed[name] = images.content(given.get(name))
+        except BadImage as error:
+            raise BadField(name, f"an image {error.message}") from None
+    return changed
+
+
+def images_check(row: ComparisonRow, images: RowImages) -> None:
+    for name, messages in (
+        ("prompt", row.prompt),
+        ("response_a", row.a.messages),
+        ("response_b", row.b.messages),
+    ):
+        if unknown := next(images.unknown(messages), None):
+            raise BadField(name, f"names an image that this project does not have: {unknown[:12]}…")
+
+
 # All rows of an import, checked: the good ones, and what is wrong or odd about each.
 
 _TELL_EVERY = 500  # rows between two calls of `progress`
@@ -119,6 +144,7 @@ def rows_read(
     scans: Scans | None = None,
     numbers: Sequence[int] | None = None,
     progress: Callable[[int], None] | None = None,
+    images: RowImages | None = None,
 ) -> tuple[list[ComparisonRow], list[RowProblem], list[RowProblem], int]:
     """(good rows, problems, warnings, number of rows read).
 
@@ -136,7 +162,11 @@ def rows_read(
         if progress and n % _TELL_EVERY == 0:
             progress(n)
         try:
+            if images is not None:
+                given = with_images(given, images)
             row = row_from(number, given, max_overlap)
+            if images is not None:
+                images_check(row, images)
             if row.external_id:
                 first = ids.setdefault(row.external_id, n)
                 if first != n:

@@ -33,6 +33,7 @@ from apps.labeling.models import (
     Task,
 )
 from apps.labeling.selectors import settings_get
+from apps.labeling.services.images import RowImages
 from apps.labeling.services.import_checks import WARNINGS, Scans, rows_read
 from apps.labeling.services.import_votes import votes_import
 from apps.labeling.services.imports import (
@@ -105,6 +106,7 @@ def comparisons_import(
             scans=replace(scans or Scans(), phrases=Phrases(settings.constraint_phrases)),
             numbers=numbers,
             progress=progress,
+            images=RowImages(project, writes=not dry_run),
         )
         load = Load(cursor, project, batch, seed, settings, blind=blind)
         fresh = load.unknown_only(good, problems, warnings)

@@ -1,7 +1,8 @@
 """The kinds of tasks: what an answer to each is, and how far two answers agree.
 
 Leasing, gates, caps and statements know none of this. A new kind needs an entry here, a row of the
-import (`task_rows`), a screen (`screens.label`) and its line in the constraints of `Task`.
+import (`task_rows`), a screen (`screens.label`) and its line in the constraints of `Task`. Writing
+is of the queue and no judgement: its texts are in `services.writing`.
 """
 
 from collections.abc import Callable, Sequence

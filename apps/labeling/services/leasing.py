@@ -41,6 +41,7 @@ from apps.labeling.services.review import tasks_set_aside
 REPEAT_AFTER = 20  # votes between a pair and its hidden repeat, at least …
 REPEAT_WITHIN = 400  # … and most often no more than so many further
 _LONGEST_REASON = 300
+WRITING_SECONDS = 2 * 3600  # for which a text is somebody's; every saved draft begins them again
 Kinds = Sequence[str] | None  # the kinds of tasks somebody can show; None: all
 _DEFAULTS = LabelingSettings()
 _LOWEST_HASH = -(2**63)
@@ -74,7 +75,8 @@ def slot_lease_audit(*, project: Project, annotator: User) -> Lease | NothingRea
             raise Refused(gettext("Only reviewers and admins audit votes."))
         if nothing := eligibility.closed(project.pk):
             return nothing
-        if Slot.objects.filter(project=project, annotator=annotator, state="leased").exists():
+        held = Slot.objects.filter(project=project, annotator=annotator, state="leased")
+        if held.exclude(kind=Slot.Kind.WRITE).exists():
             return draw(cursor, project.pk, annotator.pk, eligibility)
         values = {
             "project": project.pk,
@@ -152,13 +154,7 @@ def slot_skip(
     Skipping a task that is no longer held changes nothing but still answers with the next one.
     Enough skips by different people take the task out of the queue for an admin to look at.
     """
-    if len(reason) > _LONGEST_REASON:
-        raise DomainError(
-            gettext("At most %(n)s characters.") % {"n": _LONGEST_REASON}, field="reason"
-        )
-    if "\x00" in reason:
-        raise DomainError(gettext("A NUL character cannot be stored."), field="reason")
-    place = Slot.objects.filter(pk=slot).values("project_id", "task_id", "left_is").first()
+    place = Slot.objects.filter(pk=slot).exclude(kind=Slot.Kind.WRITE).values("project_id").first()
     if place is None:
         raise Missing(gettext("There is no such pair."), code="slot_gone", field="slot")
     with prepared_cursor() as cursor:
@@ -166,16 +162,31 @@ def slot_skip(
             eligibility = _eligibility_lock(cursor, place["project_id"], annotator.pk)
         except Missing:  # not a member: the slot is as unknown as any other
             raise Missing(gettext("There is no such pair."), field="slot") from None
-        cursor.execute(sql.RELEASE, {"slot": slot, "annotator": annotator.pk})
-        if cursor.fetchone() is not None:
-            skip_record(
-                project=place["project_id"],
-                task=place["task_id"],
-                annotator=annotator.pk,
-                reason=reason.strip(),
-                left_is=place["left_is"],
-            )
+        slot_release(cursor, slot=slot, annotator=annotator.pk, reason=reason)
         return draw(cursor, place["project_id"], annotator.pk, eligibility, kinds)
+
+
+def slot_release(cursor: CursorWrapper, *, slot: int, annotator: int, reason: str) -> bool:
+    """Give back a slot that this person holds, with why; False where they do not hold it. The
+    caller has locked their membership. Errors name the field `reason`."""
+    if len(reason) > _LONGEST_REASON:
+        raise DomainError(
+            gettext("At most %(n)s characters.") % {"n": _LONGEST_REASON}, field="reason"
+        )
+    if "\x00" in reason:
+        raise DomainError(gettext("A NUL character cannot be stored."), field="reason")
+    place = Slot.objects.filter(pk=slot).values("project_id", "task_id", "left_is").get()
+    cursor.execute(sql.RELEASE, {"slot": slot, "annotator": annotator})
+    if cursor.fetchone() is None:
+        return False
+    skip_record(
+        project=place["project_id"],
+        task=place["task_id"],
+        annotator=annotator,
+        reason=reason.strip(),
+        left_is=place["left_is"],
+    )
+    return True
 
 
 @retried
@@ -186,7 +197,7 @@ def skip_undo(*, project: Project, annotator: User, comparison: int) -> None:
     (`comparison_full`) or it needs no votes any more (`not_open`)."""
     with prepared_cursor() as cursor:
         _eligibility_lock(cursor, project.pk, annotator.pk)
-        row = Task.objects.select_for_update(no_key=True)
+        row = Task.objects.select_for_update(no_key=True).exclude(kind=Task.Kind.WRITE)
         found = row.filter(pk=comparison, project=project).first()
         skip = Skip.objects.filter(task=found, annotator=annotator)
         if found is None or not skip.exists():
@@ -196,6 +207,7 @@ def skip_undo(*, project: Project, annotator: User, comparison: int) -> None:
                 gettext("The pair you skipped needs no more votes by now."), code="not_open"
             )
         held = Slot.objects.filter(project=project, annotator=annotator, state=Slot.State.LEASED)
+        held = held.exclude(kind=Slot.Kind.WRITE)
         for slot in held.values_list("pk", flat=True):
             cursor.execute(sql.RELEASE, {"slot": slot, "annotator": annotator.pk})
         skip.delete()
@@ -208,7 +220,8 @@ def skip_undo(*, project: Project, annotator: User, comparison: int) -> None:
 
 
 def skip_record(*, project: str, task: int, annotator: int, reason: str, left_is: str = "") -> None:
-    """Remember that someone passed on a task; enough such people send it to review."""
+    """Remember that someone passed on a task; enough such people send it to review, where it is one
+    to judge."""
     Skip.objects.update_or_create(
         task_id=task,
         annotator_id=annotator,
@@ -221,8 +234,89 @@ def skip_record(*, project: str, task: int, annotator: int, reason: str, left_is
     people = "1 person" if n_skips == 1 else f"{n_skips} people"
     reason = f"skipped by {people}"
     found = Task.objects.select_for_update(no_key=True).get(pk=task)
-    if found.state == Task.State.OPEN:
+    if found.state == Task.State.OPEN and found.kind != Task.Kind.WRITE:
         tasks_set_aside([task], Task.State.REVIEW, reason)
+
+
+@retried
+def writing_lease_next(*, project: Project, annotator: User) -> Lease | NothingReason:
+    """The text this person works on: one in their hands or sent back to them, else the next place
+    to write at. Errors as in `slot_lease_next`."""
+    with transaction.atomic(), prepared_cursor() as cursor:
+        eligibility = _eligibility_lock(cursor, project.pk, annotator.pk)
+        if nothing := eligibility.closed(project.pk):
+            return nothing
+        values = _writing_values(project.pk, annotator.pk, eligibility)
+        e = eligibility
+        cursor.execute(sql.DRAW_WRITING[bool(e.topics), bool(e.languages), e.careful], values)
+        row = row_named(cursor)
+        if row is not None:
+            return _lease(cursor, row, project.pk, annotator.pk, eligibility.n_today)
+        return _nothing_to_write(cursor, values, eligibility)
+
+
+@dataclass(frozen=True, slots=True)
+class WritingLeft:
+    """What there is to write for one person: places in their hands, and free ones. `nothing` says
+    why they may not write at all just now."""
+
+    n_held: int
+    n_free: int
+    nothing: NothingReason | None
+
+
+def writing_left(*, project: Project, annotator: User) -> WritingLeft:
+    """Takes nothing. Errors as in `slot_lease_next`."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql.LOOK, {"project": project.pk, "annotator": annotator.pk})
+        eligibility = _eligibility(row_named(cursor))
+        cursor.execute(sql.WRITING_LEFT, _writing_values(project.pk, annotator.pk, eligibility))
+        left = row_named(cursor) or {}
+    held = Slot.objects.filter(project=project, annotator=annotator, state=Slot.State.LEASED)
+    return WritingLeft(
+        n_held=held.filter(kind=Slot.Kind.WRITE).count(),
+        n_free=left["n_free"],
+        nothing=eligibility.closed(project.pk),
+    )
+
+
+def writing_lock(cursor: CursorWrapper, project: str, annotator: int) -> Eligibility:
+    """Lock the membership, before a slot is locked; errors as in `slot_lease_next`."""
+    return _eligibility_lock(cursor, project, annotator)
+
+
+def _writing_values(project: str, annotator: int, eligibility: Eligibility) -> dict[str, Any]:
+    return {
+        "project": project,
+        "annotator": annotator,
+        "seconds": WRITING_SECONDS,
+        "by_priority": False,
+        **eligibility.limits,
+    }
+
+
+def _nothing_to_write(
+    cursor: CursorWrapper, values: dict[str, Any], eligibility: Eligibility
+) -> NothingReason:
+    cursor.execute(sql.WRITING_LEFT, values)
+    left = row_named(cursor) or {}
+    n_today = eligibility.n_today
+    if left["n_held"] or left["n_free"]:  # a free one that was not drawn is just being taken
+        return NothingReason(
+            "held",
+            gettext("Others are writing the rest"),
+            gettext(
+                "What they pass on, or leave for too long, comes back to the others of the project."
+            ),
+            back_at=left["back_at"] or left["now"],
+            n_today=n_today,
+        )
+    return NothingReason(
+        "yours_done",
+        gettext("Nothing to write right now"),
+        gettext("You have written or passed on every text that is asked for here, or others have."),
+        n_today=n_today,
+    )
 
 
 # --- what the statements need and give -----------------------------------------------------------
@@ -341,6 +435,11 @@ def take_for(cursor: CursorWrapper, task: int, annotator: int) -> int:
 def _lease(
     cursor: CursorWrapper, row: Mapping[str, Any], project: str, annotator: int, n_today: int
 ) -> Lease:
+    questions = Questions.from_columns(row)
+    until = row["leased_until"]
+    if row["of_agents"]:
+        cursor.execute(sql.PROLONG, {"slot": row["id"], "seconds": questions.run_lease_seconds})
+        (until,) = cursor.fetchone()
     return Lease(
         slot=row["id"],
         task=row["task_id"],
@@ -348,11 +447,12 @@ def _lease(
         annotator=annotator,
         left_is=row["left_is"],
         leased_at=row["leased_at"],
-        leased_until=row["leased_until"],
+        leased_until=until,
         prompt=json.loads(row["prompt"]),
         kind=row["kind"],
+        of_agents=row["of_agents"],
         n_today=n_today,
-        questions=Questions.from_columns(row),
+        questions=questions,
         warning=row["warning"],
         **_answers_shown(cursor, row),
     )
@@ -360,6 +460,8 @@ def _lease(
 
 def _answers_shown(cursor: CursorWrapper, row: Mapping[str, Any]) -> dict[str, Any]:
     """What a lease shows of the responses; where it is no pair, by one more statement."""
+    if row["kind"] == Task.Kind.WRITE:
+        return {}
     if row["kind"] in PAIRED:
         answers, left_is = {"a": json.loads(row["a"]), "b": json.loads(row["b"])}, row["left_is"]
         return {"left": answers[left_is], "right": answers["b" if left_is == "a" else "a"]}

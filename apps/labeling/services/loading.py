@@ -17,12 +17,14 @@ from apps.labeling.models import Choice, Comparison, LabelingSettings, Prompt, R
 from apps.labeling.services.results import RowProblem
 from apps.labeling.texts import (
     BadMessages,
-    Messages,
     fingerprint,
     loose_key,
     messages_from,
     messages_json,
+    tools_from,
 )
+from measures.messages import Messages, images_in
+from measures.runs import calls_tools
 
 # Thousands of rows at once: ids in one go, rows by COPY.
 
@@ -91,6 +93,7 @@ FIELDS = (
     "overlap",
     "metadata",
     "warning",
+    "tools",
 )
 _FIELDS = frozenset(FIELDS)
 _LENGTHS = {
@@ -151,6 +154,7 @@ class ComparisonRow:
     metadata: dict[str, Any] = field(default_factory=dict)
     review_reason: str = ""
     warning: str = ""
+    tools: list[dict[str, Any]] | None = None
 
     @property
     def pair(self) -> tuple[str, str, str]:
@@ -181,12 +185,13 @@ def row_from(number: int, given: Any, max_overlap: int) -> ComparisonRow:
     if stratum in _CONTROLS and not gold:
         raise BadField("gold", f"is missing; a row of stratum {stratum} needs the right answer")
     group = _group(given)
+    tools = _tools(given.get("tools"))
     return ComparisonRow(
         row=number,
         external_id=_text(given, "id", _LONGEST_ID, allow_number=True),
         prompt=prompt,
-        prompt_hash=fingerprint(prompt),
-        group=group or loose_key(prompt),
+        prompt_hash=fingerprint(prompt, tools),
+        group=group or image_group(prompt) or loose_key(prompt),
         has_own_group=not group,
         a=a,
         b=b,
@@ -201,6 +206,7 @@ def row_from(number: int, given: Any, max_overlap: int) -> ComparisonRow:
         overlap=_overlap(given.get("overlap"), max_overlap),
         metadata=_metadata(given, "metadata"),
         warning=_warning(given),
+        tools=tools,
     )
 
 
@@ -233,6 +239,21 @@ def _messages(given: Mapping[str, Any], name: str, *, role: str) -> Messages:
         return messages_from(given[name], role=role)
     except BadMessages as error:
         raise BadField(name, str(error)) from None
+
+
+def image_group(prompt: Messages) -> str:
+    """Questions about one image belong together, or splits would share it."""
+    first = next(images_in(prompt), "")
+    return f"image {first}" if first else ""
+
+
+def _tools(given: Any) -> list[dict[str, Any]] | None:
+    if not given:
+        return None
+    try:
+        return tools_from(given)
+    except BadMessages as error:
+        raise BadField("tools", str(error)) from None
 
 
 def _answer(given: Mapping[str, Any], side: str) -> ResponseRow:
@@ -418,7 +439,8 @@ class Load:
         rows_copy(
             self.cursor,
             Prompt,
-            "id project_id messages text_hash group_key topic language source licence metadata",
+            "id project_id messages text_hash group_key topic language source licence metadata"
+            " tools",
             (
                 (
                     key,
@@ -431,6 +453,7 @@ class Load:
                     row.source,
                     row.licence,
                     _object_json(row.metadata),
+                    json.dumps(row.tools) if row.tools else None,
                 )
                 for key, row in zip(ids, new.values(), strict=True)
             ),
@@ -490,7 +513,7 @@ class Load:
             Comparison,
             "id kind project_id prompt_id response_a_id response_b_id external_id batch state"
             " stratum priority shuffle overlap gold gold_explanation review_reason n_votes metadata"
-            " warning",
+            " warning of_agents",
             (
                 (
                     key,
@@ -512,6 +535,7 @@ class Load:
                     0,
                     _object_json(row.metadata),
                     row.warning,
+                    calls_tools(row.a.messages) or calls_tools(row.b.messages),
                 )
                 for key, row, shuffle, overlap in zip(ids, rows, shuffles, overlaps, strict=True)
             ),

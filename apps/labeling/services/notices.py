@@ -11,7 +11,15 @@ from django.utils.translation import gettext_noop
 
 from apps.accounts.models import Project, Role, User
 from apps.accounts.services import notice_give
-from apps.labeling.models import Choice, Comparison, Guideline, LabelingSettings, Slot, Vote
+from apps.labeling.models import (
+    Choice,
+    Comparison,
+    Guideline,
+    LabelingSettings,
+    Slot,
+    Vote,
+    WrittenText,
+)
 
 _LABELERS = (Role.ANNOTATOR, Role.REVIEWER)
 _WORK = (
@@ -48,6 +56,49 @@ def work_tell(project: Project, n: int, *, again: bool = False) -> None:
         values={"n": n},
         path=reverse("labeling:label", args=[project.slug]),
         every=_WORK_EVERY,
+    )
+
+
+_WRITING = (
+    gettext_noop("One text is to be written"),
+    gettext_noop("%(n)s texts are to be written"),
+)
+
+
+def writing_tell(project: Project, n: int) -> None:
+    """So many places to write at have come."""
+    notice_give(
+        project=project,
+        roles=_LABELERS,
+        kind="writing",
+        text=_WRITING[n != 1],
+        values={"n": n},
+        path=reverse("labeling:write", args=[project.slug]),
+        every=_WORK_EVERY,
+    )
+
+
+def texts_wait_tell(project: Project, by: User) -> None:
+    """Somebody has written: there is something to review."""
+    notice_give(
+        project=project,
+        roles=(Role.REVIEWER, Role.ENGINEER, Role.ADMIN),
+        kind="written",
+        text=gettext_noop("Written texts wait for a review"),
+        path=reverse("labeling:write_review", args=[project.slug]),
+        by=by,
+        every=_WORK_EVERY,
+    )
+
+
+def text_returned_tell(text: WrittenText, author: User, by: User) -> None:
+    notice_give(
+        project=text.batch.project,
+        user=author,
+        kind="returned",
+        text=gettext_noop("A text of yours was sent back: read why, and write it again"),
+        path=reverse("labeling:write_text", args=[text.batch.project.slug, text.pk]),
+        by=by,
     )
 
 

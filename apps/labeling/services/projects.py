@@ -46,6 +46,7 @@ _WHOLE = {
     "least_votes": (1, 50),
     "least_agreeing": (1, 50),
     "lease_seconds": (30, 86_400),
+    "run_lease_seconds": (30, 86_400),
     "skips_to_review": (1, 50),
     "daily_cap": (0, 100_000),
     "votes_quota": (0, 1_000_000_000),
@@ -80,6 +81,10 @@ _SWITCHES = (
     "require_criteria",
     "show_flags",
     "show_improve",
+    "ask_outcome",
+    "ask_first_error",
+    "ask_steps",
+    "show_costs",
     "acknowledge_guidelines",
     "show_rulings",
     "show_gold",
@@ -92,6 +97,7 @@ _CONTROLS = ("gold_share", "repeat_share", "audit_share")
 _MOST_CONTROLS = 0.500001  # half, and the rounding of sums; the rest is work on the queue itself
 _MOST_CRITERIA = 8
 _LONGEST_LABEL = 60
+_LONGEST_DEFINITION = 600
 _KEY = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
 
@@ -215,8 +221,19 @@ def _criteria(value: Any) -> list[dict[str, str]]:
         )
     rows: list[dict[str, str]] = []
     for number, row in enumerate(value, start=1):
-        if set(row) != {"key", "label"} or not all(isinstance(text, str) for text in row.values()):
-            raise DomainError(f"Criterion {number} needs a key and a label.", field="criteria")
+        known_parts = {"key", "label"} <= set(row) <= {"key", "label", "definition"}
+        if not known_parts or not all(isinstance(text, str) for text in row.values()):
+            raise DomainError(
+                f"Criterion {number} needs a key and a label, and may have a definition.",
+                field="criteria",
+            )
+        definition = " ".join(row.get("definition", "").split())
+        if len(definition) > _LONGEST_DEFINITION or "\x00" in definition:
+            raise DomainError(
+                f"The definition of criterion {number} has at most {_LONGEST_DEFINITION} "
+                "characters.",
+                field="criteria",
+            )
         key, label = row["key"].strip(), row["label"].strip()
         if not _KEY.fullmatch(key):
             raise DomainError(
@@ -232,7 +249,9 @@ def _criteria(value: Any) -> list[dict[str, str]]:
         for what, text in (("key", key), ("label", label)):
             if text in (known[what] for known in rows):
                 raise DomainError(f"The {what} “{text}” is there twice.", field="criteria")
-        rows.append({"key": key, "label": label})
+        rows.append(
+            {"key": key, "label": label} | ({"definition": definition} if definition else {})
+        )
     if len(rows) > _MOST_CRITERIA:
         raise DomainError(f"{len(rows)} criteria; at most {_MOST_CRITERIA}.", field="criteria")
     return rows

@@ -14,7 +14,7 @@ from django.conf import settings
 
 from apps.common.errors import DomainError
 from apps.labeling.models import Answer, LabelingSettings, Task, Vote
-from apps.labeling.texts import Messages
+from measures.messages import Messages
 from measures.voting import Decision
 
 
@@ -24,6 +24,7 @@ class Criterion:
 
     key: str
     label: str
+    definition: str = ""  # what it means, with examples of either side
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,11 @@ class Questions:
     require_criteria: bool = False
     completion_votes: int = 0  # answers that earn a completion code
     due_on: date | None = None
+    outcome: bool = True  # of each run of an agent
+    first_error: bool = True
+    steps: bool = False
+    costs: bool = False  # are shown
+    run_lease_seconds: int = 3_600
     reasons: tuple[str, ...] = ()  # the chips
     criteria: tuple[Criterion, ...] = ()  # a row A / tie / B each
 
@@ -59,7 +65,7 @@ class Questions:
             return cls.of(LabelingSettings())
         *switches, reasons, criteria = (row[name] for name in QUESTION_COLUMNS)
         rows = json.loads(criteria) if isinstance(criteria, str) else criteria
-        shown = tuple(Criterion(row["key"], row["label"]) for row in rows)
+        shown = tuple(Criterion(**row) for row in rows)
         return cls(*[*switches, tuple(reasons), shown])
 
 
@@ -75,6 +81,11 @@ QUESTION_COLUMNS = (
     "require_criteria",
     "completion_votes",
     "due_on",
+    "ask_outcome",
+    "ask_first_error",
+    "ask_steps",
+    "show_costs",
+    "run_lease_seconds",
     "reasons",
     "criteria",
 )
@@ -122,6 +133,7 @@ class Lease:
     left: Messages = field(default_factory=list)
     right: Messages = field(default_factory=list)
     kind: str = Task.Kind.PAIR
+    of_agents: bool = False  # the answers are runs of agents, with steps
     responses: tuple[Messages, ...] = ()
     scale: Scale | None = None
     n_today: int = 0  # answers this annotator has given here since midnight UTC

@@ -154,7 +154,7 @@ DRAWN = f"""{DRAWN_BY_ALL} and {MINE_TO_DO.format(row="s")} and {CARE}
   and {NOT_CLOSED.format(comparison="s.task_id")}"""
 LOCK = "for no key update of s skip locked"
 HOLDS_ONE = """exists (select from labeling_slot h where h.project_id = %(project)s
-  and h.annotator_id = %(annotator)s and h.state = 'leased')"""
+  and h.annotator_id = %(annotator)s and h.state = 'leased' and h.kind <> 'write')"""
 
 CAN_BE_SHOWN = "c.state not in ('review', 'dropped')"
 # Leases outlast the dropping of their comparison; once they lapse nobody else gets them.
@@ -163,7 +163,7 @@ SHOWABLE = f"""exists (select from labeling_task c
 
 # What the screen shows of the slot in `taken`.
 SHOWN = f"""
-select t.*, c.kind, p.messages prompt, a.messages a, b.messages b, {SETTINGS_COLUMNS},
+select t.*, c.kind, c.of_agents, p.messages prompt, a.messages a, b.messages b, {SETTINGS_COLUMNS},
        coalesce(nullif(c.warning, ''),
                 case when p.topic = any(l.sensitive_topics) then p.topic end, '') as warning
 from taken t
@@ -172,6 +172,12 @@ join labeling_prompt p on p.id = c.prompt_id
 left join labeling_response a on a.id = c.response_a_id
 left join labeling_response b on b.id = c.response_b_id
 left join labeling_labelingsettings l on l.project_id = c.project_id
+"""
+# Reading two runs of agents takes longer than reading two answers.
+PROLONG = """
+update labeling_slot
+set leased_until = greatest(leased_until, now() + make_interval(secs => %(seconds)s))
+where id = %(slot)s returning leased_until
 """
 # … and what it shows besides where the task is no pair.
 ITEMS = """
@@ -332,7 +338,7 @@ with own as (
   update labeling_slot s set
     state = 'leased',
     annotator_id = %(annotator)s,
-    leased_until = now() + make_interval(secs => %(seconds)s),
+    leased_until = {until},
     leased_at = case when s.annotator_id = %(annotator)s then s.leased_at else now() end,
     left_is = case when s.annotator_id = %(annotator)s then s.left_is
               else {side} end,
@@ -346,7 +352,10 @@ with own as (
 """
 
 
-def _draw(drawn: str, exposed: str, own: str) -> str:
+_UNTIL = "now() + make_interval(secs => %(seconds)s)"
+
+
+def _draw(drawn: str, exposed: str, own: str, until: str = _UNTIL) -> str:
     """One line without comments: psycopg keeps what it parsed of texts under 4,096 characters."""
     kind = "(select k.kind from labeling_task k where k.id = s.task_id)"
     side = SIDE_DRAWN.format(comparison="s.task_id", kind=kind)
@@ -360,6 +369,7 @@ def _draw(drawn: str, exposed: str, own: str) -> str:
         showable=SHOWABLE,
         exposed=exposed,
         own=own,
+        until=until,
     )
     line = " ".join(re.sub("--.*", "", text).split())
     return line.replace("( ", "(").replace(" )", ")")
@@ -378,6 +388,7 @@ _LIMITS = {
     (False, True): " and s.language = any(%(languages)s::text[])",
 }
 _LIMITS[True, True] = _LIMITS[True, False] + _LIMITS[False, True]
+_JUDGED = " and s.kind <> 'write'"  # what is held of the queue of judgements
 _OPEN = f" and {NOT_CLOSED.format(comparison='s.task_id')}"
 _CLOSABLE = {
     (*key, closed): limits + (_OPEN if closed else "")
@@ -391,12 +402,38 @@ DRAW = {
         + (f" and {CARE}" if careful else "")
         + (f" and {OF_KINDS}" if some_kinds else ""),
         _EXPOSED.replace("{unless}", "and not exists (select from own)") if careful else "",
-        f" and {OF_KINDS}" if some_kinds else "",
+        _JUDGED + (f" and {OF_KINDS}" if some_kinds else ""),
     )
     for key, limits in _CLOSABLE.items()
     for careful in (False, True)
     for some_kinds in (False, True)
 }
+
+# Places to write at, likewise. They stand behind all others in the shuffled order (from 1 on) and
+# in the order in which they were made; a closed batch's tasks cannot be shown. Whoever has a text
+# sent back has days for it, which drawing it again does not shorten.
+_TO_WRITE = f"""s.project_id = %(project)s and s.kind = 'write' and s.shuffle >= 1
+  and {NEW_TO_ME.format(comparison="s.task_id")} and {SHOWABLE}"""
+DRAW_WRITING = {
+    (*key, careful): _draw(
+        _TO_WRITE + limits + (f" and {CARE}" if careful else ""),
+        _EXPOSED.replace("{unless}", "and not exists (select from own)") if careful else "",
+        " and s.kind = 'write'",
+        "greatest(case when s.annotator_id = %(annotator)s then s.leased_until end, "
+        + _UNTIL
+        + ")",
+    )
+    for key, limits in _LIMITS.items()
+    for careful in (False, True)
+}
+# How many places there are for this person, and how many are with others.
+WRITING_LEFT = f"""
+select count(*) filter (where s.state = 'free' or s.leased_until < now()) as n_free,
+       count(*) filter (where s.state = 'leased' and s.leased_until >= now()) as n_held,
+       min(s.leased_until) filter (where s.leased_until >= now()) as back_at, now() as now
+from labeling_slot s
+where s.state in ('free', 'leased') and {_TO_WRITE} and {MINE_TO_DO.format(row="s")} and {CARE}
+"""
 
 # A slot of one given comparison: the wanted one first, else any that is free or has lapsed, else a
 # new one while the project allows more. The caller holds the comparison's row.
@@ -404,7 +441,8 @@ TAKE = f"""
 with room as (
   select c.id, c.project_id, c.priority, c.shuffle, p.topic, p.language,
          greatest(c.overlap, coalesce(l.max_overlap, {DEFAULTS.max_overlap})) as most,
-         coalesce(l.lease_seconds, {DEFAULTS.lease_seconds}) as seconds,
+         case when c.of_agents then coalesce(l.run_lease_seconds, {DEFAULTS.run_lease_seconds})
+              else coalesce(l.lease_seconds, {DEFAULTS.lease_seconds}) end as seconds,
          (select count(*) from labeling_slot s
           where s.task_id = c.id and s.state <> 'withdrawn'
             and s.kind in ('regular', 'gold')) as n_slots,
@@ -467,7 +505,7 @@ returning id
 
 WHY_NOTHING = f"""
 select exists (select from labeling_task c where c.project_id = %(project)s
-               and c.stratum <> 'practice' and {_KINDS}) as any_at_all,
+               and c.stratum <> 'practice' and c.kind <> 'write' and {_KINDS}) as any_at_all,
        exists (select from labeling_slot s join labeling_task c on c.id = s.task_id and {_KINDS}
                where s.project_id = %(project)s and s.state = 'free'
                and s.kind in ('regular', 'gold')) as any_free,
@@ -487,7 +525,7 @@ from (
 # questions, each with its index: as one with "or" every slot of the site may be read.
 PROSPECT = f"""
 select (select h.leased_until from labeling_slot h where h.project_id = %(project)s
-        and h.annotator_id = %(annotator)s and h.state = 'leased'
+        and h.annotator_id = %(annotator)s and h.state = 'leased' and h.kind <> 'write'
         order by h.leased_at limit 1) as leased_until,
        exists (select from labeling_slot s
                where s.state = 'free' and {DRAWN} and {SHOWABLE})
@@ -540,6 +578,17 @@ left join labeling_annotator w on w.project_id = v.project_id and w.user_id = v.
 where v.comparison_id = %(comparison)s and v.is_current and s.kind in ('regular', 'gold')
 """
 
+# One more answer of this person today.
+_COUNT_TODAY = """
+  insert into labeling_annotator as w (project_id, user_id, acknowledged_version, topics, languages,
+                                       votes_day, votes_of_day, created_at, updated_at)
+  select %(project_id)s, %(annotator_id)s, 0, '{}', '{}', (now() at time zone 'utc')::date, 1,
+         now(), now()"""
+_COUNTED = """
+  on conflict (project_id, user_id) do update set
+    votes_day = excluded.votes_day,
+    votes_of_day = case when w.votes_day = excluded.votes_day then w.votes_of_day else 0 end + 1"""
+COUNT_TODAY = _COUNT_TODAY + _COUNTED
 INSERT_ANSWER = """
 with written as (
   insert into labeling_answer (
@@ -557,14 +606,7 @@ with written as (
 ), closed as (
   update labeling_slot set state = 'done', leased_until = null where id = %(slot_id)s
 ), counted as (
-  insert into labeling_annotator as w (project_id, user_id, acknowledged_version, topics, languages,
-                                       votes_day, votes_of_day, created_at, updated_at)
-  select %(project_id)s, %(annotator_id)s, 0, '{}', '{}', (now() at time zone 'utc')::date, 1,
-         now(), now()
-  from written where %(revision)s = 1 and %(source)s <> 'import'
-  on conflict (project_id, user_id) do update set
-    votes_day = excluded.votes_day,
-    votes_of_day = case when w.votes_day = excluded.votes_day then w.votes_of_day else 0 end + 1
+COUNTED_ONCE from written where %(revision)s = 1 and %(source)s <> 'import' COUNTED_AGAIN
 )
 select (select id from written) as answer, count(*) as n,
        count(*) filter (where v.choice = 'a') as a, count(*) filter (where v.choice = 'b') as b,
@@ -572,7 +614,7 @@ select (select id from written) as answer, count(*) as n,
        count(*) filter (where v.choice = 'both_bad') as both_bad
 from labeling_answer v join labeling_slot s on s.id = v.slot_id
 where v.task_id = %(task_id)s and v.is_current and s.kind in ('regular', 'gold')
-"""
+""".replace("COUNTED_ONCE", _COUNT_TODAY).replace("COUNTED_AGAIN", _COUNTED)
 
 # A task without decisions is done once it has as many answers as it wants.
 COUNT_ANSWERS = """
@@ -661,6 +703,7 @@ __all__ = [
     "LOOK",
     "MIX",
     "POLICY",
+    "PROLONG",
     "PROSPECT",
     "RELEASE",
     "SIDE",

@@ -41,14 +41,17 @@ from apps.labeling.models import (
 )
 from apps.labeling.personal_data import personal_data
 from apps.labeling.selectors import settings_get
+from apps.labeling.services.images import BadImage, RowImages
 from apps.labeling.services.import_checks import Scans
 from apps.labeling.services.kinds import KINDS, OLD_NAMES
-from apps.labeling.services.loading import ids_next, rows_copy, slots_make
+from apps.labeling.services.loading import ids_next, image_group, rows_copy, slots_make
 from apps.labeling.services.notices import work_tell
 from apps.labeling.services.projects import labeling_set_up
 from apps.labeling.services.results import ImportReport, RowProblem, RowsRefused
-from apps.labeling.texts import Messages, fingerprint, loose_key, messages_from, plain
+from apps.labeling.texts import fingerprint, loose_key, messages_from, tools_from
+from measures.messages import Messages, plain
 from measures.phrases import Phrases
+from measures.runs import calls_tools
 
 # Rows of tasks as they are given, checked one by one; each error names row and field.
 
@@ -149,6 +152,7 @@ class TaskFields(_Strict):
     warning: Annotated[str, _of(Task, "warning"), _NO_NUL] = ""
     stratum: Literal["random", "priority", "gold", "practice", ""] = ""
     metadata: dict[str, Any] | None = None
+    tools: Annotated[Any, BeforeValidator(tools_from)] = None
 
     @property
     def is_ranking(self) -> bool:
@@ -189,12 +193,13 @@ class TaskRow:
 
     @cached_property
     def prompt_hash(self) -> str:
-        return fingerprint(self.given.prompt)
+        return fingerprint(self.given.prompt, self.given.tools)
 
     @property
     def group(self) -> str:
         """What splits go by: the group or topic given, else the prompt without case and blanks."""
-        return self.given.group or self.given.topic or loose_key(self.given.prompt)
+        named = self.given.group or self.given.topic or image_group(self.given.prompt)
+        return named or loose_key(self.given.prompt)
 
     @property
     def scale(self) -> tuple[int, int, str, str]:
@@ -235,6 +240,7 @@ def rows_read(
     *,
     numbers: Sequence[int] | None = None,
     progress: Callable[[int], None] | None = None,
+    images: RowImages | None = None,
 ) -> tuple[list[TaskRow], list[RowProblem], int]:
     """(good rows, everything that is wrong with the others, number of rows read)."""
     good: list[TaskRow] = []
@@ -246,9 +252,19 @@ def rows_read(
         if progress and n % _TELL_EVERY == 0:
             progress(n)
         try:
+            if images is not None:
+                given = _with_images(given, images)
             row = TaskRow(number, TaskFields.model_validate(given))
         except ValidationError as error:
             problems += _problems(number, error)
+            continue
+        except BadImage as error:
+            problems.append(RowProblem(number, "image", f"an image {error.message}"))
+            continue
+        texts = [row.given.prompt, *(answer.messages for answer in row.given.responses)]
+        if images is not None and (unknown := next(images.unknown(*texts), None)):
+            told = f"names an image that this project does not have: {unknown[:12]}…"
+            problems.append(RowProblem(number, "image", told))
             continue
         first = ids.setdefault(row.given.id, number) if row.given.id else number
         if first != number:
@@ -257,6 +273,21 @@ def rows_read(
             continue
         good.append(row)
     return good, problems, n
+
+
+def _with_images(given: Any, images: RowImages) -> Any:
+    """The row with the images that its texts bring along taken. Raises BadImage."""
+    if not isinstance(given, Mapping):
+        return given
+    changed = {**given, "prompt": images.content(given.get("prompt"))}
+    if isinstance(answers := given.get("responses"), list):
+        changed["responses"] = [
+            {**one, "text": images.content(one.get("text"))}
+            if isinstance(one, Mapping)
+            else images.content(one)
+            for one in answers
+        ]
+    return changed
 
 
 def _problems(number: int, error: ValidationError) -> list[RowProblem]:
@@ -309,7 +340,8 @@ def tasks_import(
         labeling_set_up(project=project)
         # This row serialises imports into one project, of pairs too.
         settings = LabelingSettings.objects.select_for_update(no_key=True).get(project=project)
-    good, problems, n_rows = rows_read(rows, numbers=numbers, progress=progress)
+    images = RowImages(project, writes=not dry_run)
+    good, problems, n_rows = rows_read(rows, numbers=numbers, progress=progress, images=images)
     fresh, known_otherwise = _unknown_only(project, good)
     problems = sorted(problems + known_otherwise, key=lambda p: p.row)
     if problems and on_error == "refuse" and not dry_run:
@@ -408,7 +440,7 @@ def _prompts_store(
     rows_copy(
         cursor,
         Prompt,
-        "id project_id messages text_hash group_key topic language source licence metadata",
+        "id project_id messages text_hash group_key topic language source licence metadata tools",
         (
             (
                 key,
@@ -421,6 +453,7 @@ def _prompts_store(
                 row.given.source,
                 row.given.licence,
                 "{}",
+                json.dumps(row.given.tools) if row.given.tools else None,
             )
             for key, (text_hash, row) in zip(ids, new.items(), strict=True)
         ),
@@ -475,7 +508,7 @@ class _Write:
             Task,
             "id project_id prompt_id kind external_id batch state stratum priority shuffle overlap"
             " gold gold_values gold_explanation review_reason warning n_votes metadata low high"
-            " low_label high_label",
+            " low_label high_label of_agents",
             (self._columns(*one) for one in zip(ids, rows, reasons, strict=True)),
         )
         rows_copy(
@@ -510,6 +543,7 @@ class _Write:
             *("", row.gold, given.explanation, reason[:300], given.warning, 0),
             None if given.metadata is None else json.dumps(given.metadata),
             *row.scale,
+            any(calls_tools(answer.messages) for answer in given.responses),
         )
 
 

@@ -222,5 +222,6 @@ where r.id in (select unnest(%(responses)s::bigint[]))
 delete from labeling_prompt p
 where p.id in (select unnest(%(prompts)s::bigint[]))
   and not exists (select from labeling_task t where t.prompt_id = p.id)
+  and not exists (select from labeling_writtentext w where w.made_prompt_id = p.id)
   and not exists (select from labeling_response r where r.prompt_id = p.id)""",
 }

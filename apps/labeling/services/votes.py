@@ -99,6 +99,8 @@ def cast(
         if lease_was_given(key, slot=slot, annotator=annotator):
             _gone_check(slot)
         raise
+    if leased.task_kind == Task.Kind.WRITE:
+        raise Missing(gettext("There is no such pair."), field="slot")
     if not (leased.state == Slot.State.LEASED and leased.annotator == annotator):
         known = StoredAnswer.objects.filter(annotator_id=annotator, idempotency_key=key).first()
         if known is not None:

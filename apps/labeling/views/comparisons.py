@@ -251,6 +251,14 @@ def votes_file(request: Request) -> HttpResponseBase:
     return download_response(sent)
 
 
+@require_safe
+@project_page(READERS)
+def trajectories_file(request: Request) -> HttpResponseBase:
+    """The runs of agents among these comparisons, in ATIF."""
+    wanted = ComparisonsFilter(request.GET).wanted()
+    return download_response(exports.trajectories_export(project=request.project, wanted=wanted))
+
+
 def _row(comparison: Comparison) -> dict[str, Any]:
     decision = getattr(comparison, "decision", None)
     return {

@@ -5,6 +5,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils.translation import gettext
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
@@ -73,7 +74,7 @@ def _published(version: Guideline, request: Request) -> str:
 @require_POST
 @project_page(LABELERS)
 def acknowledge(request: Request) -> HttpResponse:
-    """I have read this version; then the next pair."""
+    """I have read this version; then on with the work."""
     version = request.POST.get("version", "")
     try:
         services.guideline_acknowledge(
@@ -83,13 +84,20 @@ def acknowledge(request: Request) -> HttpResponse:
         )
     except DomainError as error:
         messages.warning(request, error.message)
-    return redirect(label_url(request))
+    return redirect(_work_url(request))
+
+
+def _work_url(request: Request) -> str:
+    """Where they came from: the texts to write, or the queue of judgements."""
+    if request.POST.get("back_to") == "write":
+        return reverse("labeling:write", args=[request.project.slug])
+    return label_url(request)
 
 
 @require_POST
 @project_page(LABELERS)
 def consent(request: Request) -> HttpResponse:
-    """I agree to what my answers are used for; then the next pair."""
+    """I agree to what my answers are used for; then on with the work."""
     version = request.POST.get("version", "")
     try:
         services.consent_give(
@@ -99,7 +107,7 @@ def consent(request: Request) -> HttpResponse:
         )
     except DomainError as error:
         messages.warning(request, error.message)
-    return redirect(label_url(request))
+    return redirect(_work_url(request))
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -31,12 +31,13 @@ from apps.labeling.forms import (
     SkipForm,
     VoteForm,
     criteria_sent,
+    runs_sent,
 )
 from apps.labeling.forms.settings import OptOutForm
 from apps.labeling.models import RATED, Slot
 from apps.labeling.screens import label as bar
 from apps.labeling.screens import label as screen
-from apps.labeling.screens import rating_screen
+from apps.labeling.screens import rating_screen, runs
 from apps.labeling.screens import work as work_screen
 from apps.labeling.screens.annotators import topics_of
 from apps.labeling.screens.work import answer_rows, answers_only
@@ -180,6 +181,19 @@ def hold(request: Request) -> HttpResponse:
 
 
 @require_safe
+@project_page(LABELERS)
+def part(request: Request, slot: int, side: str, number: int) -> HttpResponse:
+    """The whole text of a message of the runs in hand, of which the page holds the beginning."""
+    try:
+        html = runs.part_html(
+            project=request.project, annotator=request.user, slot=slot, side=side, number=number
+        )
+    except Missing as error:
+        raise Http404(error.message) from error
+    return HttpResponse(html)
+
+
+@require_safe
 @never_cache
 @login_not_required
 def who(request: Request, slug: str) -> JsonResponse:
@@ -250,6 +264,7 @@ def _typed(request: Request) -> screen.Given:
         rationale=sent.get("rationale", ""),
         flags=sent.getlist("flags"),
         improvement=sent.get("improvement", ""),
+        runs=runs_sent(sent),
     )
 
 

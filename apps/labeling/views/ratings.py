@@ -14,7 +14,7 @@ from apps.accounts.permissions import ADMIN, READERS, STAFF, project_page
 from apps.common.errors import Conflict, DomainError, Missing
 from apps.common.http import Request
 from apps.labeling.forms import LETTERS, ChangeForm, RatingForm, SkipForm, TasksFilter, values_typed
-from apps.labeling.models import MOST_RESPONSES, PAIRED, RATED, Answer, Slot, Task
+from apps.labeling.models import MOST_RESPONSES, RATED, Answer, Slot, Task
 from apps.labeling.screens import rating_screen
 from apps.labeling.screens.label import Notice
 from apps.labeling.screens.rating_screen import cards_shown
@@ -109,7 +109,7 @@ def change(request: Request, rating_id: int) -> HttpResponse:
 
 
 def _slot_check(slot: int) -> None:
-    if not Slot.objects.filter(pk=slot).exclude(task__kind__in=PAIRED).exists():
+    if not Slot.objects.filter(pk=slot, task__kind__in=RATED).exists():
         raise Missing("There is no such rating task.", field="slot")
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import combinations, product
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 from apps.common.errors import Conflict
 from apps.snapshots.assembling.material import BY_RULING, Families, Pair, SplitLine
@@ -25,6 +26,7 @@ from apps.snapshots.recipe import (
 )
 from apps.snapshots.storage import read_rows
 from measures.duplicates import near_duplicates, near_families
+from measures.messages import images_in, plain
 from measures.splits import fold_of
 
 # Near-duplicates across splits: what is nearly a training text is no test.
@@ -134,12 +136,13 @@ def prove(
     split_by: str,
     rulings: Mapping[int, RulingFacts] | None = None,
     barred: frozenset[int] = frozenset(),
+    looks: Mapping[str, int] | None = None,
 ) -> Proof:
     """Every check over the files and the votes behind their lines.
 
     files: where each split was written. votes: facts by vote id, rulings: by comparison, both read
     from the database; barred: people who voted in the training rows of a snapshot that this one
-    must be disjoint from.
+    must be disjoint from. looks: 64 bits of each image, by its hash.
     """
     rows = {name: list(read_rows(path)) for name, path in files.items()}
     texts = {name: _texts(of) for name, of in rows.items()}
@@ -152,6 +155,7 @@ def prove(
         *_row_leaks(rows, lines, recipe),
         *near_leaks(texts, "argument", recipe.duplicate_similarity, _MAY_SHARE),
     ]
+    leaks += _image_leaks(rows, looks or {})
     if split_by == "group":
         prompts = {
             name: {text: text for row in of if (text := prompt_text(row["prompt"]))}
@@ -239,6 +243,42 @@ def _ruling_leaks(
                 yield f"a ruling of somebody who is left out stands in {name}"
 
 
+ALIKE = 6  # bits of 64; copies that were made smaller or encoded again differ in fewer
+
+
+def _image_leaks(rows: Mapping[str, Sequence[Row]], looks: Mapping[str, int]) -> Iterator[str]:
+    """Images that look alike in two files, by the bits of their brightness."""
+    held = {
+        name: {image for row in of for text in _answers_of(row) for image in images_in(text)}
+        for name, of in rows.items()
+    }
+    for (one, first), (other, second) in combinations(sorted(held.items()), 2):
+        if {one, other} in _MAY_SHARE:
+            continue
+        found = next(
+            (
+                (a, b)
+                for a in sorted(first)
+                for b in sorted(second)
+                if a == b or (a in looks and b in looks and _bits(looks[a], looks[b]) <= ALIKE)
+            ),
+            None,
+        )
+        if found is not None:
+            yield (
+                f"images that look alike stand in both {one} and {other}, such as {found[0][:12]} "
+                f"and {found[1][:12]}; give their rows one group, or drop one of them"
+            )
+
+
+def _answers_of(row: Row) -> Iterator[Sequence[Mapping[str, Any]]]:
+    return (row[name] for name in ("prompt", "chosen", "rejected", "completion") if name in row)
+
+
+def _bits(one: int, other: int) -> int:
+    return ((one ^ other) & (2**64 - 1)).bit_count()
+
+
 def _left_out(recipe: SnapshotRecipe, barred: frozenset[int]) -> frozenset[int]:
     return barred | set(recipe.filters.left_out) | set(recipe.filters.without_annotators)
 
@@ -264,7 +304,7 @@ def _row_leaks(
 def _texts(rows: Iterable[Row]) -> dict[str, str]:
     """What each answer is recognised by → itself, of every answer of every row."""
     return {
-        argument_text(row["prompt"], row[side]): row[side][-1]["content"]
+        argument_text(row["prompt"], row[side]): plain(row[side])
         for row in rows
         for side in ("chosen", "rejected", "completion")
         if side in row

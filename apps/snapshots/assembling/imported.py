@@ -18,7 +18,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from apps.common.errors import DomainError
-from apps.labeling.texts import BadMessages, Messages, loose_key, messages_from
+from apps.labeling.texts import BadMessages, loose_key, messages_from, tools_from
 from apps.snapshots.assembling.rows import (
     Row,
     argument_key,
@@ -27,11 +27,13 @@ from apps.snapshots.assembling.rows import (
     prompt_row,
     prompt_text,
     stepwise_row,
+    tools_json,
 )
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import DEV, HELDOUT_GROUPS, PUBLIC_TEST, SMOKE, TRAIN, half_of, in_order
 from measures.bootstrap import LEAST_UNITS
 from measures.duplicates import near_families
+from measures.messages import Messages, said
 from measures.splits import split_of, unit_hash
 from workers.config.suites import read_check
 
@@ -49,8 +51,8 @@ _SPLIT_NAMES = {
 _ABOUT = ("group", "source", "licence", "id", "metadata", "split")
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     Snapshot.Kind.PROMPTS: ("prompt", "answer", "check", *_ABOUT),
-    Snapshot.Kind.DEMONSTRATIONS: ("prompt", "response", "messages", *_ABOUT),
-    Snapshot.Kind.UNPAIRED: ("prompt", "completion", "label", *_ABOUT),
+    Snapshot.Kind.DEMONSTRATIONS: ("prompt", "response", "messages", "tools", *_ABOUT),
+    Snapshot.Kind.UNPAIRED: ("prompt", "completion", "label", "tools", *_ABOUT),
     Snapshot.Kind.STEPWISE: ("prompt", "completions", "labels", "roles", *_ABOUT),
 }
 LONGEST_CATEGORY = 80
@@ -151,9 +153,10 @@ def _demonstration(row: Mapping[str, Any], number: int) -> Row:
             raise bad_row(
                 number, "messages", "must ask something and end with the assistant's answer"
             )
-        return demonstration_row(messages[:-1], messages[-1]["content"], _about(row, number))
+        made = demonstration_row(messages[:-1], messages[-1]["content"], _about(row, number))
+        return made | {"messages": messages} | offered_at(row, number)
     answer = messages_at(row, "response", number, role="assistant")
-    if len(answer) != 1 or answer[0]["role"] != "assistant":
+    if len(answer) != 1 or answer[0]["role"] != "assistant" or len(answer[0]) > 2:
         raise bad_row(number, "response", "must be one answer of the assistant")
     return demonstration_row(asked_at(row, number), answer[0]["content"], _about(row, number))
 
@@ -250,7 +253,7 @@ def _unpaired(row: Mapping[str, Any], number: int) -> Row:
     if word not in _YES | _NO:
         raise bad_row(number, "label", "must be true or false")
     side = {"completion": answer, "label": word in _YES}
-    return unvoted_row(row, number, asked_at(row, number), side)
+    return unvoted_row(row, number, _begun_at(row, number), side)
 
 
 def _preference(row: Mapping[str, Any], number: int) -> Row | None:
@@ -278,7 +281,8 @@ def _preference(row: Mapping[str, Any], number: int) -> Row | None:
         if by_side[side] is not None
     }
     said = {"chosen": sides[won], "rejected": sides[lost]}
-    made = unvoted_row(row, number, asked_at(row, number), said, more=score) | {"chosen_side": won}
+    made = unvoted_row(row, number, _begun_at(row, number), said, more=score)
+    made |= {"chosen_side": won}
     made |= _category(row, number)
     models = [str(row.get(f"model_{side}") or "") for side in (won, lost)]
     return made | {"sources": models}
@@ -298,8 +302,19 @@ def _category(row: Mapping[str, Any], number: int) -> Row:
 
 
 def ends_with_answer(messages: Messages, name: str, number: int) -> None:
-    if messages[-1]["role"] != "assistant":
+    """The run of an agent may also end with the result of a tool."""
+    if messages[-1]["role"] not in ("assistant", "tool"):
         raise bad_row(number, name, "must end with a message of the assistant")
+
+
+def offered_at(row: Mapping[str, Any], number: int) -> Row:
+    """The column `tools` of a row that has any."""
+    if not row.get("tools"):
+        return {}
+    try:
+        return {"tools": tools_json(tools_from(row["tools"]))}
+    except BadMessages as error:
+        raise bad_row(number, "tools", str(error)) from error
 
 
 def _score(about: Any) -> float | None:
@@ -326,6 +341,7 @@ def unvoted_row(
     return {
         "prompt": prompt,
         **answers,
+        **offered_at(row, number),
         "weight": 1.0,
         "confidence": 1.0,
         "votes": 0,
@@ -355,6 +371,14 @@ def asked_at(row: Mapping[str, Any], number: int) -> Messages:
     return messages
 
 
+def _begun_at(row: Mapping[str, Any], number: int) -> Messages:
+    """What both answers of a pair begin with; of runs of an agent that may end with a result."""
+    messages = messages_at(row, "prompt", number, role="user")
+    if messages[-1]["role"] not in ("user", "tool"):
+        raise bad_row(number, "prompt", "must end with a message of the user")
+    return messages
+
+
 def messages_at(row: Mapping[str, Any], name: str, number: int, *, role: str) -> Messages:
     if row.get(name) is None:
         raise bad_row(number, name, "is missing")
@@ -362,7 +386,7 @@ def messages_at(row: Mapping[str, Any], name: str, number: int, *, role: str) ->
         messages = messages_from(row[name], role=role)
     except BadMessages as error:
         raise bad_row(number, name, str(error)) from error
-    if not messages[-1]["content"].strip():
+    if not said(messages[-1]).strip():
         raise bad_row(number, name, "is empty")
     return messages
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from apps.snapshots.assembling.material import BY_RULING, Pair, SplitLine
 from measures.duplicates import normalise
+from measures.messages import Messages, recognised
 
-Messages = list[dict[str, str]]
 Row = dict[str, Any]
 
 # Shorter answers ("Yes.", "Sorry, I cannot help with that.") recur under unrelated prompts and give
@@ -35,29 +35,30 @@ class Texts:
     from_b: str = ""
     external_id: str = ""
     metadata: Mapping[str, Any] | None = None
+    tools: Sequence[Any] | None = None
 
 
-def argument_key(prompt: Sequence[Mapping[str, str]], response: Sequence[Mapping[str, str]]) -> str:
+def argument_key(prompt: Sequence[Mapping[str, Any]], response: Sequence[Mapping[str, Any]]) -> str:
     """What makes two responses the same argument: their normalised text, 20 hex digits of it."""
     return text_key(argument_text(prompt, response))
 
 
 def argument_text(
-    prompt: Sequence[Mapping[str, str]], response: Sequence[Mapping[str, str]]
+    prompt: Sequence[Mapping[str, Any]], response: Sequence[Mapping[str, Any]]
 ) -> str:
     """What a response is recognised by: its normalised text, after the prompt where it is short."""
-    text = normalise("\n".join(message["content"] for message in response))
+    text = normalise("\n".join(recognised(message) for message in response))
     if len(text.split()) < _RECOGNISABLE_WORDS:
-        asked = normalise("\n".join(message["content"] for message in prompt))
+        asked = normalise("\n".join(recognised(message) for message in prompt))
         text = f"{asked}\0{text}"
     return text
 
 
-def prompt_text(prompt: Sequence[Mapping[str, str]]) -> str:
+def prompt_text(prompt: Sequence[Mapping[str, Any]]) -> str:
     """What a prompt is recognised by: its normalised turns. System messages are left out, since
     many prompts share one and are not alike for that."""
-    said = [message["content"] for message in prompt if message["role"] != "system"]
-    return normalise("\n".join(said))
+    asked = [recognised(message) for message in prompt if message["role"] != "system"]
+    return normalise("\n".join(asked))
 
 
 def text_key(text: str) -> str:
@@ -103,6 +104,7 @@ def preference_rows(
     has `decided_at`, the day of its newest vote or of the ruling. cast_by: (person, choice) of each
     vote; every row then has `annotators`, who voted on it, and `annotator_votes`, what for.
     """
+    offered = _offered(texts)
     for line in lines:
         pair, text = pairs[line.pair], texts[line.pair]
         won, lost = sides(line, pair)
@@ -113,6 +115,8 @@ def preference_rows(
             "weight": line.weight,
             "confidence": line.confidence,
         }
+        if offered:
+            row["tools"] = tools_json(text.tools)
         if soft:
             row["label_probability"] = line.confidence
         if graded:
@@ -132,6 +136,16 @@ def preference_rows(
         if drawn:
             row |= _drawn(pair)
         yield row | _origin(line, text, name_of)
+
+
+def _offered(texts: Mapping[int, Texts]) -> bool:
+    """Whether the rows have a column `tools`: all have it, or none."""
+    return any(text.tools for text in texts.values())
+
+
+def tools_json(tools: Sequence[Any] | None) -> str:
+    """One type for all rows, which TRL reads too."""
+    return json.dumps(tools or [], ensure_ascii=False)
 
 
 def _day(line: SplitLine, pair: Pair, votes_at: Mapping[int, dt.datetime]) -> str | None:
@@ -179,6 +193,7 @@ def unpaired_rows(
 
     The winner is and the loser is not; of a tie both are, of "both are bad" neither is.
     """
+    offered = _offered(texts)
     for line in lines:
         pair, text = pairs[line.pair], texts[line.pair]
         for side in ("a", "b"):
@@ -191,6 +206,8 @@ def unpaired_rows(
                 "votes": len(line.votes),
                 "group": pair.group,
             }
+            if offered:
+                row["tools"] = tools_json(text.tools)
             if texts_recur:
                 row["cluster_ids"] = [getattr(pair, side)]
             else:

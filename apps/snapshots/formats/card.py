@@ -8,6 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
+
+from apps.common.row_files import holds_json
 from workers.contract.jobs import PEOPLE
 
 # How licences are named here → how Hugging Face names them.
@@ -25,6 +28,8 @@ _LICENCES = {
     "odc-by": "odc-by",
     "bsd-3-clause": "bsd-3-clause",
 }
+_DTYPES = {"double": "float64", "extension<arrow.json>": "json"}
+IMAGES = "images"  # the column
 _SIZES = (
     (1_000, "n<1K"),
     (10_000, "1K<n<10K"),
@@ -45,6 +50,8 @@ COLUMNS = {
     "chosen": "the answer that was preferred",
     "rejected": "the other answer",
     "messages": "the conversation, ending with the answer to learn",
+    "images": "the images of the prompt, in the order in which its parts name them",
+    "tools": "JSON: the schemas of the tools that were offered, `[]` where none were",
     "completion": "an answer",
     "completions": "the steps that followed, in order",
     "labels": "whether each step is right; null where nobody marked it",
@@ -75,6 +82,11 @@ COLUMNS = {
     "external_id": "the id that the row was imported with",
     "metadata": "JSON: the columns that the row was imported with and that mean nothing to Concord",
     "vote": "number of the vote in Concord",
+    "text": "number of the written text in Concord",
+    "version": "of the written text: 1 as it was first submitted",
+    "edited_from": "where a reviewer edited the text: who wrote the version before, a pseudonym",
+    "reviewed": "yes where another person accepted the text, no where it was accepted unread",
+    "batch": "the writing work that the text was asked for in",
     "annotator": "a pseudonym; in pairs filled only where a row is one held-out person's vote",
     "part": "id of the dataset that the row of a mixture is from",
     "annotators": "who voted on the row, by the pseudonyms of this dataset",
@@ -110,20 +122,26 @@ SPLITS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folder:
-    """What a card describes. `splits`: rows by name, in order; `columns`: names in order;
-    `labelled_by`: training rows by who labelled them, empty where all are people's."""
+    """What a card describes. `splits`: rows by name, in order; `columns`: names in order, with
+    their types in `schema`; `labelled_by`: training rows by who labelled them, empty where all are
+    people's."""
 
     title: str
     kind: str
     form: str
     splits: Mapping[str, int]
     columns: Sequence[str]
+    schema: pa.Schema
     licences: Sequence[str] = ()
     languages: Sequence[str] = ()
     warnings: Sequence[str] = ()
     facts: Sequence[tuple[str, str]] = ()
     notes: Sequence[str] = field(default_factory=tuple)
     labelled_by: Mapping[str, int] = field(default_factory=dict)
+
+    def path_of(self, split: str) -> str:
+        """The file of a split; images are in Parquet alone."""
+        return f"parquet/{split}.parquet" if IMAGES in self.schema.names else f"{split}.jsonl"
 
 
 def card_text(folder: Folder) -> str:
@@ -157,10 +175,29 @@ def _header(folder: Folder) -> str:
     fields["configs"] = [
         {
             "config_name": "default",
-            "data_files": [{"split": name, "path": f"{name}.jsonl"} for name in folder.splits],
+            "data_files": [{"split": name, "path": folder.path_of(name)} for name in folder.splits],
         }
     ]
+    if any(holds_json(column.type) or column.name == IMAGES for column in folder.schema):
+        # What readers would guess from the first rows of each file would not fit all of them.
+        fields["dataset_info"] = {
+            "features": [
+                {"name": column.name}
+                | ({"list": "image"} if column.name == IMAGES else _feature(column.type))
+                for column in folder.schema
+            ]
+        }
     return header_text(fields)
+
+
+def _feature(of: pa.DataType) -> dict[str, Any]:
+    """A column's type as `datasets` names it."""
+    if pa.types.is_list(of):
+        inner = _feature(of.value_type)
+        return {"list": inner.get("dtype") or inner.get("struct") or inner}
+    if pa.types.is_struct(of):
+        return {"struct": [{"name": one.name} | _feature(one.type) for one in of]}
+    return {"dtype": _DTYPES.get(str(of), str(of))}
 
 
 def _tags(folder: Folder) -> list[str]:

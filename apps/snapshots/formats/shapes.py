@@ -4,11 +4,15 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from apps.common.errors import DomainError
+from apps.common.row_files import JSON_LIST
+from apps.labeling.selectors import image_in
+from apps.labeling.services.images import image_content
 from apps.snapshots.assembling.rows import Row
 from apps.snapshots.formats.votes_behind import (
     VotesBehind,
@@ -17,6 +21,7 @@ from apps.snapshots.formats.votes_behind import (
     vote_rows,
 )
 from apps.snapshots.models import Snapshot
+from measures.messages import IMAGE, images_in, said, written
 from measures.ranking import groups_of, ranking_of
 
 # Forms that turn each row of a preference file into one row or two.
@@ -24,31 +29,23 @@ from measures.ranking import groups_of, ranking_of
 # Trainers that read plain strings glue prompt and answer together, so a prompt ends with a break.
 END_OF_PROMPT = "\n\n"
 _TEXTS = frozenset({"prompt", "chosen", "rejected"})
-Messages = Sequence[Mapping[str, str]]
+Messages = Sequence[Mapping[str, Any]]
 
 
 def prompt_string(messages: Messages) -> str:
     """One message is its text; a conversation is written out, ending where the answer begins."""
     if len(messages) == 1:
-        return messages[0]["content"] + END_OF_PROMPT
-    turns = "".join(f"{_speaker(turn)}: {turn['content']}{END_OF_PROMPT}" for turn in messages)
+        return said(messages[0]) + END_OF_PROMPT
+    turns = "".join(f"{_speaker(turn)}: {said(turn)}{END_OF_PROMPT}" for turn in messages)
     return f"{turns}Assistant: "
-
-
-def answer_string(messages: Messages) -> str:
-    """The answer's text; where it has several turns, they are written out after the first."""
-    first, *rest = messages
-    return END_OF_PROMPT.join(
-        [first["content"], *(f"{_speaker(turn)}: {turn['content']}" for turn in rest)]
-    )
 
 
 def standard_row(row: Row) -> Row:
     """Explicit prompt, plain strings."""
     return {
         "prompt": prompt_string(row["prompt"]),
-        "chosen": answer_string(row["chosen"]),
-        "rejected": answer_string(row["rejected"]),
+        "chosen": written(row["chosen"]),
+        "rejected": written(row["rejected"]),
     } | about(row)
 
 
@@ -82,6 +79,38 @@ def soft_row(row: Row, probability: float) -> Row:
     } | about(row)
 
 
+IMAGES = pa.list_(pa.struct([("bytes", pa.binary()), ("path", pa.string())]))
+
+
+def image_row(row: Row, content: Callable[[str], bytes]) -> Row:
+    """TRL's form for models that see: parts in the prompt, the images of all of it in order beside
+    it. `DomainError` where an answer holds an image, which TRL's trainers do not take."""
+    for side in ("chosen", "rejected"):
+        if any(images_in(row[side])):
+            raise DomainError(
+                f"An answer of comparison {row['comparison']} holds an image; trainers take images "
+                "in prompts alone.",
+                code="image_in_answer",
+                field="shape",
+            )
+    found = [{"bytes": content(sha256), "path": sha256[:16]} for sha256 in images_in(row["prompt"])]
+    prompt = [{**message, "content": _blocks(message["content"])} for message in row["prompt"]]
+    return row | {"prompt": prompt, "images": found}
+
+
+def _blocks(text: str) -> list[dict[str, str]]:
+    blocks: list[dict[str, str]] = []
+    at = 0
+    for found in IMAGE.finditer(text):
+        if before := text[at : found.start()].strip():
+            blocks.append({"type": "text", "text": before})
+        blocks.append({"type": "image"})
+        at = found.end()
+    if rest := text[at:].strip():
+        blocks.append({"type": "text", "text": rest})
+    return blocks or [{"type": "text", "text": text}]
+
+
 def about(row: Row) -> dict[str, Any]:
     """What stands beside the texts: weight, votes, group, comparison…"""
     return {name: value for name, value in row.items() if name not in _TEXTS}
@@ -95,7 +124,7 @@ def with_own(row: Row) -> Row:
     return row | {name: row.get(name, "") for name in OWN}
 
 
-def _speaker(turn: Mapping[str, str]) -> str:
+def _speaker(turn: Mapping[str, Any]) -> str:
     return turn["role"].capitalize()
 
 
@@ -106,7 +135,7 @@ def completion_row(row: Row) -> Row:
     """TRL's standard prompt–completion form."""
     *asked, answered = row["messages"]
     rest = {name: value for name, value in row.items() if name != "messages"}
-    return {"prompt": prompt_string(asked), "completion": answer_string([answered])} | rest
+    return {"prompt": prompt_string(asked), "completion": written([answered])} | rest
 
 
 def stepwise_row(row: Row) -> Row:
@@ -199,6 +228,8 @@ PREFERENCES, UNPAIRED = Snapshot.Kind.PREFERENCES.value, Snapshot.Kind.UNPAIRED.
 DEMONSTRATIONS, PROMPTS = Snapshot.Kind.DEMONSTRATIONS.value, Snapshot.Kind.PROMPTS.value
 STEPWISE = Snapshot.Kind.STEPWISE.value
 MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
+# The same of datasets in which a message holds more than its role and its text.
+_OF_AGENTS = {MESSAGES: JSON_LIST, pa.list_(MESSAGES): pa.list_(JSON_LIST)}
 TEXTS = pa.list_(pa.string())
 
 
@@ -226,13 +257,18 @@ class Shape:
     keeps: bool = True
     # Rows of the form for a row of the file, where that is the same everywhere.
     per_row: int | None = 1
+    # Holds bytes, which only Parquet can.
+    binary: bool = False
 
     def schema(self, frozen: pa.Schema) -> pa.Schema:
         """Columns of the form, of a file whose frozen columns are `frozen`."""
         gone = self.removes | self.adds.keys()
         kept = {field.name: field.type for field in frozen} | OWN if self.keeps else {}
         beside = {name: of for name, of in kept.items() if name not in gone}
-        return pa.schema([*self.adds.items(), *beside.items()])
+        adds = self.adds
+        if any(field.type == JSON_LIST for field in frozen):
+            adds = {name: _OF_AGENTS.get(of, of) for name, of in adds.items()}
+        return pa.schema([*adds.items(), *beside.items()])
 
 
 def shape_get(key: str, *, kind: str) -> Shape:
@@ -247,6 +283,15 @@ def shape_get(key: str, *, kind: str) -> Shape:
 
 def shapes_for(kind: str) -> list[Shape]:
     return [shape for shape in SHAPES.values() if kind in shape.kinds]
+
+
+def _image_bytes(project: str, sha256: str) -> bytes:
+    found = image_in(project=project, sha256=sha256)
+    if found is None:
+        raise DomainError(
+            f"The image {sha256[:12]}… is no longer in the project.", code="image_missing"
+        )
+    return image_content(found)
 
 
 def _each(change: Callable[[Row], Row]) -> Callable[[SourceFiles], Iterator[Row]]:
@@ -338,6 +383,18 @@ _SHAPES = (
         rows_of=_each(implicit_row),
         adds={"chosen": MESSAGES, "rejected": MESSAGES},
         removes=frozenset({"prompt"}),
+    ),
+    Shape(
+        key="images",
+        title="With images, Parquet",
+        purpose="TRL's DPOTrainer for models that see: the prompt in parts, its images beside it "
+        "as `datasets` decodes them. Parquet and the folder only.",
+        kinds=frozenset({PREFERENCES}),
+        rows_of=lambda source: (
+            image_row(row, partial(_image_bytes, source.snapshot.project_id)) for row in source.rows
+        ),
+        adds={"prompt": JSON_LIST, "chosen": MESSAGES, "rejected": MESSAGES, "images": IMAGES},
+        binary=True,
     ),
     Shape(
         key="kto",

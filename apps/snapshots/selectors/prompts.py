@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apps.accounts.models import Project
-from apps.snapshots.assembling.rows import Messages, Row, prompt_text
+from apps.snapshots.assembling.rows import Row, prompt_text
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import HELDOUT_ANNOTATORS, PRIVATE_SPLITS, TRAIN, public
 from apps.snapshots.selectors.snapshots import snapshot_list
 from apps.snapshots.storage import artifact_store, private_folder_of
 from measures.duplicates import near_matches
+from measures.messages import Messages, said
 from measures.splits import Overlap, overlap_containment
 from workers.artifacts import ArtifactMissing
 
@@ -115,7 +116,7 @@ def public_rows(snapshot: Snapshot) -> Iterator[Row]:
 
 def texts_asked(rows: Iterable[Row]) -> list[str]:
     """What is asked in each row, turns joined by a line break."""
-    return ["\n".join(message["content"] for message in prompt) for prompt in asked_in(rows)]
+    return ["\n".join(said(message) for message in prompt) for prompt in asked_in(rows)]
 
 
 def prompt_overlap(*, sft: Snapshot, rl: Snapshot) -> Overlap:

@@ -262,12 +262,13 @@ def texts_of(pairs: Iterable[int]) -> dict[int, Texts]:
     for part in parts(pairs):
         rows = Comparison.objects.filter(pk__in=part).values_list(
             *("pk", "prompt__messages", "response_a__messages", "response_b__messages"),
-            *("external_id", "metadata", "prompt__metadata"),
+            *("external_id", "metadata", "prompt__metadata", "prompt__tools"),
             *(f"response_{side}__{name}" for side in "ab" for name in _SOURCE),
         )
-        for pk, prompt, a, b, name, own, shared, *of in rows:
+        for pk, prompt, a, b, name, own, shared, tools, *of in rows:
             about = shared if own is None else own
-            found[pk] = Texts(prompt, a, b, source_of(*of[:3]), source_of(*of[3:]), name, about)
+            from_a, from_b = source_of(*of[:3]), source_of(*of[3:])
+            found[pk] = Texts(prompt, a, b, from_a, from_b, name, about, tools)
     return found
 
 

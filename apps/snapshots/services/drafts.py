@@ -18,7 +18,7 @@ from apps.accounts.models import AuditEvent, Project, User
 from apps.common.errors import Conflict, DomainError
 from apps.common.locks import lock_held
 from apps.common.refusals import explain
-from apps.snapshots.models import Snapshot, SnapshotRow
+from apps.snapshots.models import Snapshot, SnapshotRow, SnapshotText
 from apps.snapshots.progress import Cancelled, progress_forget
 from apps.snapshots.storage import artifact_store, folder_of, private_folder_of
 
@@ -97,7 +97,12 @@ def _words(snapshot: Snapshot, error: BaseException) -> str:
 
 
 def seal(
-    snapshot: Snapshot, folder: Path, *, counts: dict[str, Any], rows: Sequence[SnapshotRow]
+    snapshot: Snapshot,
+    folder: Path,
+    *,
+    counts: dict[str, Any],
+    rows: Sequence[SnapshotRow],
+    texts: Sequence[SnapshotText] = (),
 ) -> None:
     """Copy the tree into the store, then rows and state in one transaction.
 
@@ -113,6 +118,7 @@ def seal(
         if now.cancel_wanted:
             raise Cancelled
         SnapshotRow.objects.bulk_create(rows, batch_size=2_000)
+        SnapshotText.objects.bulk_create(texts, batch_size=2_000)
         snapshot.state = State.FROZEN
         snapshot.uri, snapshot.sha256, snapshot.size_bytes = uri, sha256, size
         snapshot.counts, snapshot.frozen_at = counts, timezone.now()

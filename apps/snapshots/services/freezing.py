@@ -1,4 +1,4 @@
-"""Making snapshots: freezing decided preferences, importing demonstrations and prompts, verifying.
+"""Making snapshots: freezing decided preferences and what people wrote, verifying.
 
 A freeze is assembled, written and proved outside any transaction; one short transaction at its end
 stores the rows and turns the draft into a frozen snapshot. Whatever fails before leaves the draft
@@ -6,6 +6,7 @@ as failed, with the reason, and no file behind.
 """
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from typing import IO
@@ -17,6 +18,7 @@ from apps.accounts.models import Project, User
 from apps.accounts.services import audit_record
 from apps.common.errors import Conflict, DomainError, Missing
 from apps.common.transactions import after_commit
+from apps.labeling.selectors.writing import batches as batches_of
 from apps.snapshots import dispatch, progress
 from apps.snapshots.assembling.assembly import assemble
 from apps.snapshots.assembling.losses import Loss, losses_of
@@ -36,9 +38,12 @@ from apps.snapshots.services.drafts import (
 )
 from apps.snapshots.services.gathering import material_of
 from apps.snapshots.services.improvements import (
+    IMPROVEMENTS,
+    SOURCES,
     demonstration_lineage,
     demonstrations_from,
-    improved_is_trained_on,
+    is_trained_on,
+    text_lineage,
 )
 from apps.snapshots.services.looks import splits_read
 from apps.snapshots.services.mixing import mixture_freeze, mixture_start_again
@@ -115,7 +120,13 @@ def snapshot_start_again(*, snapshot: Snapshot, user: User) -> tuple[Snapshot, b
     if snapshot.state != State.FAILED or not TRIED_AGAIN & set(snapshot.recipe):
         raise Conflict("Only a freeze that failed can be tried again.", code="not_failed")
     if IMPROVED in snapshot.recipe:
-        return demonstrations_start(project=snapshot.project, name=snapshot.name, user=user)
+        return demonstrations_start(
+            project=snapshot.project,
+            name=snapshot.name,
+            user=user,
+            source=snapshot.recipe[IMPROVED],
+            batches=snapshot.recipe.get("batches", ()),
+        )
     if MIXTURE in snapshot.recipe:
         return mixture_start_again(snapshot=snapshot, user=user)
     return snapshot_start(
@@ -209,23 +220,39 @@ def snapshot_look(*, project: Project, recipe: SnapshotRecipe) -> Look:
 
 
 def demonstrations_start(
-    *, project: Project, name: str, user: User | None
+    *,
+    project: Project,
+    name: str,
+    user: User | None,
+    source: str = IMPROVEMENTS,
+    batches: Sequence[str] = (),
 ) -> tuple[Snapshot, bool]:
-    """A draft of the improved answers of the project's votes, as demonstrations, that a worker
-    freezes; and whether the broker has taken the message.
+    """A draft of what people wrote (`SOURCES`), that a worker freezes; and whether the broker has
+    taken the message. batches: only these, of writing work.
 
     They are split by group as its preferences are, by the default seed and shares. `DomainError`
-    (empty_snapshot) when nobody has improved an answer, or none of the training split.
+    (empty_snapshot) when there is nothing, or nothing of the training split; (unknown_batch) for a
+    batch that is none of the project's of this kind.
     """
     recipe = SnapshotRecipe()
-    if not improved_is_trained_on(project=project, recipe=recipe):
-        raise _no_demonstration()
+    of = SOURCES[source]
+    if batches:
+        known = {one.pk for one in batches_of(project=project) if one.kind == of.kind}
+        if unknown := sorted(set(batches) - known):
+            raise DomainError(
+                f"There is no batch '{unknown[0]}' of {of.kind} here.",
+                code="unknown_batch",
+                field="writing_batches",
+            )
+    if not is_trained_on(project=project, recipe=recipe, source=source, batches=batches):
+        raise _nothing_written(source)
     snapshot = draft_make(
         project=project,
         name=name,
-        kind=Snapshot.Kind.DEMONSTRATIONS,
+        kind=of.kind,
         recipe={
-            IMPROVED: "improved answers",
+            IMPROVED: source,
+            **({"batches": sorted(set(batches))} if batches else {}),
             "seed": recipe.seed,
             "splits": dict(recipe.shares),
         },
@@ -300,12 +327,9 @@ def _require_rows(assembly: Assembly) -> None:
         )
 
 
-def _no_demonstration() -> DomainError:
-    return DomainError(
-        "No vote of the training split came with an improved answer.",
-        code="empty_snapshot",
-        field="from_improvements",
-    )
+def _nothing_written(source: str) -> DomainError:
+    of = SOURCES[source]
+    return DomainError(of.none, code="empty_snapshot", field=of.field)
 
 
 def _make(snapshot: Snapshot, tell: progress.Tell) -> None:
@@ -346,23 +370,29 @@ def _demonstrations_freeze(snapshot: Snapshot, tell: progress.Tell) -> None:
     tell(progress.READ)
     usual = snapshots.recipe_default(project=snapshot.project)
     stored = snapshot.recipe
+    source = stored[IMPROVED]
     made = demonstrations_from(
         project=snapshot.project,
         recipe=replace(usual, seed=stored["seed"], splits=stored["splits"]),
+        source=source,
+        batches=stored.get("batches", ()),
     )
     if not made.files.get(TRAIN):
-        raise _no_demonstration()
+        raise _nothing_written(source)
     tell(progress.WRITE)
-    rows = [row for file in made.files.values() for row in file]
     card = {
-        "kind": "demonstrations",
-        "title": "Demonstrations from improved answers",
-        "licences": sorted({row["licence"] for row in rows} - {""}),
-        "sources": sorted({row["source"] for row in rows} - {""}),
+        "kind": str(snapshot.kind),
+        "title": SOURCES[source].title,
+        **made.about(snapshot.project),
     }
     with scratch() as folder:
         write_folder(folder, made.files, card_of(card, snapshot.recipe, made.counts))
         tell(progress.STORE)
-        lineage = demonstration_lineage(snapshot, made)
         counts = made.counts | card | {KEY: made.pseudonyms}
-        seal(snapshot, folder, counts=counts, rows=lineage)
+        seal(
+            snapshot,
+            folder,
+            counts=counts,
+            rows=demonstration_lineage(snapshot, made),
+            texts=text_lineage(snapshot, made),
+        )

@@ -11,6 +11,7 @@ from apps.snapshots.assembling.material import CurrentVote, Judgement, Material,
 from apps.snapshots.assembling.rows import argument_text, prompt_text, text_key
 from apps.snapshots.recipe import JOIN, SnapshotRecipe
 from apps.snapshots.selectors.snapshots import barred_by, parts
+from measures.messages import said as words
 
 _BATCH = 5_000
 # Hidden repeats would count a person twice; audit re-votes check a decision and do not make it; the
@@ -124,7 +125,7 @@ class _Texts:
         )
         for pk, of, said in rows.iterator(_BATCH):
             self.answer[pk] = self._keep(argument_text(asked[of], said), kept)
-            self.length[pk] = sum(len(message["content"]) for message in said)
+            self.length[pk] = sum(len(words(message)) for message in said)
 
     def _keep(self, text: str, kept: bool) -> str:
         key = text_key(text)

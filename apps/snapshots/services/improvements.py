@@ -1,37 +1,42 @@
-"""Demonstrations out of labeling: the better answers as annotators would have them.
+"""Datasets of what people wrote: improved answers of votes, and accepted texts of writing work.
 
-A row is the prompt and the improved answer, with the vote it came with and its annotator as a
-number. Rows are split by group with the hash and seed of preference datasets, so that a prompt that
-is tested on is not learned from here either; prompts of the smoke split and of the private ones are
-left out and counted.
+A row is the prompt and the answer, or a written prompt alone, with where it came from and its
+author as a name of this dataset. Rows are split by group with the hash and seed of preference
+datasets, so that a prompt that is tested on is not learned from here either; prompts of the smoke
+split and of the private ones are left out and counted.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import QuerySet
 
 from apps.accounts.models import Project
-from apps.labeling.models import Comparison, Slot, Vote
-from apps.labeling.texts import Messages
-from apps.snapshots.assembling.rows import Row, demonstration_row
-from apps.snapshots.models import Snapshot, SnapshotRow
+from apps.labeling.models import Comparison, Slot, Vote, WritingBatch
+from apps.labeling.selectors import pool_of
+from apps.labeling.selectors.writing import texts_accepted
+from apps.labeling.texts import loose_key
+from apps.snapshots.assembling.rows import Row, demonstration_row, prompt_row
+from apps.snapshots.models import IMPROVED, Snapshot, SnapshotRow, SnapshotText
 from apps.snapshots.recipe import DEV, PUBLIC_TEST, TRAIN, SnapshotRecipe, in_order
-from apps.snapshots.storage import dataset_key, names_under
+from apps.snapshots.storage import NameOf, dataset_key, names_under
+from measures.messages import Messages
 from measures.splits import split_of
 
 _BATCH = 5_000
 _SPLITS = (TRAIN, DEV, PUBLIC_TEST)
+HUMAN = "human"  # the source of a row that a person wrote
 
 
 @dataclass(frozen=True, slots=True)
 class Improved:
-    """A current vote that came with an improved answer."""
+    """What a person wrote: with a current vote that came with an improved answer, or (`text`) as a
+    version of a written text. The answer of a written prompt is empty."""
 
-    vote: int
-    comparison: int
+    vote: int  # or the version's id
+    comparison: int  # 0 for texts
     person: int
     prompt: Messages
     answer: Messages
@@ -41,12 +46,38 @@ class Improved:
     external_id: str = ""
     own: Mapping[str, Any] | None = None  # the comparison's metadata, then its prompt's
     shared: Mapping[str, Any] | None = None
+    text: "TextOrigin | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class TextOrigin:
+    """Of a written text: its id and version, the author of the version that was edited into this
+    one, whether somebody reviewed it, its batch, and the licence of its prompt."""
+
+    text: int
+    version: int
+    edited: int | None
+    reviewed: bool
+    batch: str
+    prompt_licence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where rows come from, as a recipe names it: what it makes, how a card is called, and the
+    words where there are none (about `field`)."""
+
+    kind: str
+    title: str
+    none: str
+    field: str
+    read: Callable[[Project, Sequence[str]], Iterator[Improved]]
 
 
 @dataclass(frozen=True, slots=True)
 class Demonstrations:
-    """Rows by split, the votes behind each row by (split, ordinal), what was left out, and the key
-    of the names that stand for people."""
+    """Rows by split, what is behind each row by (split, ordinal), what was left out, and the key of
+    the names that stand for people."""
 
     files: Mapping[str, list[Row]]
     votes: Mapping[tuple[str, int], list[Improved]]
@@ -54,16 +85,42 @@ class Demonstrations:
     pseudonyms: str
 
     @property
+    def people(self) -> frozenset[int]:
+        every = [one for votes in self.votes.values() for one in votes]
+        edited = {one.text.edited for one in every if one.text and one.text.edited}
+        return frozenset({one.person for one in every} | edited)
+
+    @property
     def counts(self) -> dict[str, Any]:
-        people = {one.person for votes in self.votes.values() for one in votes}
         groups = {name: len({row["group"] for row in rows}) for name, rows in self.files.items()}
+        texts = [one.text for votes in self.votes.values() for one in votes if one.text]
+        written = {
+            "written": {
+                "texts": len(texts),
+                "reviewed": sum(text.reviewed for text in texts),
+                "edited": sum(text.edited is not None for text in texts),
+                "batches": dict(sorted(Counter(text.batch for text in texts).items())),
+            }
+        }
         return {
             "rows": {name: len(rows) for name, rows in self.files.items()},
             "groups": groups,
-            "annotators": len(people),
+            "annotators": len(self.people),
             "dropped": dict(self.dropped),
             "warnings": [],
-        }
+        } | (written if texts else {})
+
+    def about(self, project: Project) -> dict[str, Any]:
+        """What the card says besides: licences and sources; of texts, who wrote and what they
+        agreed to."""
+        rows = [row for file in self.files.values() for row in file]
+        texts = [one.text for votes in self.votes.values() for one in votes if one.text]
+        licences = {row["licence"] for row in rows} | {text.prompt_licence for text in texts}
+        pool = {"pool": pool_of(project=project, voters=self.people)} if texts else {}
+        return {
+            "licences": sorted(licences - {""}),
+            "sources": sorted({row["source"] for row in rows} - {""}),
+        } | pool
 
 
 def _improved(project: Project) -> QuerySet[Vote]:
@@ -75,7 +132,7 @@ def _improved(project: Project) -> QuerySet[Vote]:
     )
 
 
-def improved_answers(*, project: Project) -> Iterator[Improved]:
+def improved_answers(project: Project, _batches: Sequence[str] = ()) -> Iterator[Improved]:
     """In order of the votes."""
     rows = (
         _improved(project)
@@ -96,25 +153,111 @@ def improved_count(*, project: Project) -> int:
     return _improved(project).count()
 
 
-def improved_is_trained_on(*, project: Project, recipe: SnapshotRecipe) -> bool:
-    """Whether any of them is of a group of the training split."""
-    groups = _improved(project).order_by().values_list("comparison__prompt__group_key", flat=True)
-    return any(split_of(group, recipe.shares, recipe.seed) == TRAIN for group in groups.distinct())
+def _texts(kind: str) -> Callable[[Project, Sequence[str]], Iterator[Improved]]:
+    """Accepted texts of this kind, of all batches or of some, in their order."""
+
+    def read(project: Project, batches: Sequence[str]) -> Iterator[Improved]:
+        rows = texts_accepted(project=project, kind=kind, batches=batches)
+        names = (
+            *("pk", "author_id", "body", "number", "verdict", "edits__author_id", "text_id"),
+            *("text__batch__name", "text__batch__licence"),
+            *("text__slot__task__prompt__messages", "text__slot__task__prompt__group_key"),
+            *("text__slot__task__prompt__licence", "text__slot__task__prompt__metadata"),
+        )
+        for row in rows.values(*names).iterator(_BATCH):
+            yield _of_text(row, asks=kind == WritingBatch.Kind.PROMPTS)
+
+    return read
 
 
-def demonstrations_from(*, project: Project, recipe: SnapshotRecipe) -> Demonstrations:
+def _of_text(row: Mapping[str, Any], *, asks: bool) -> Improved:
+    body = row["body"]
+    asked = "" if asks else row["text__slot__task__prompt__licence"]
+    prompt = (
+        [{"role": "user", "content": body}] if asks else row["text__slot__task__prompt__messages"]
+    )
+    known = {} if asks else row["text__slot__task__prompt__metadata"] or {}
+    return Improved(
+        vote=row["pk"],
+        comparison=0,
+        person=row["author_id"],
+        prompt=prompt,
+        answer=[] if asks else [{"role": "assistant", "content": body}],
+        group=loose_key(prompt) if asks else row["text__slot__task__prompt__group_key"],
+        source=HUMAN,
+        licence=row["text__batch__licence"] or asked,
+        external_id=str(known.get("id") or ""),
+        shared=known,
+        text=TextOrigin(
+            text=row["text_id"],
+            version=row["number"],
+            edited=row["edits__author_id"],
+            reviewed=bool(row["verdict"] or row["edits__author_id"]),
+            batch=row["text__batch__name"],
+            prompt_licence=asked,
+        ),
+    )
+
+
+IMPROVEMENTS = "improved answers"
+SOURCES: Mapping[str, Source] = {
+    IMPROVEMENTS: Source(
+        Snapshot.Kind.DEMONSTRATIONS,
+        "Demonstrations from improved answers",
+        "No vote of the training split came with an improved answer.",
+        "from_improvements",
+        improved_answers,
+    ),
+    "written demonstrations": Source(
+        Snapshot.Kind.DEMONSTRATIONS,
+        "Written demonstrations",
+        "No accepted answer of writing work is of the training split.",
+        "from_writing",
+        _texts(WritingBatch.Kind.DEMONSTRATIONS),
+    ),
+    "written prompts": Source(
+        Snapshot.Kind.PROMPTS,
+        "Written prompts",
+        "No accepted prompt of writing work is of the training split.",
+        "from_writing",
+        _texts(WritingBatch.Kind.PROMPTS),
+    ),
+}
+WRITTEN = {of.kind: name for name, of in SOURCES.items() if name != IMPROVEMENTS}
+
+
+def is_trained_on(
+    *, project: Project, recipe: SnapshotRecipe, source: str, batches: Sequence[str] = ()
+) -> bool:
+    """Whether any of what the source holds is of a group of the training split."""
+    if source == IMPROVEMENTS:
+        found = _improved(project).order_by()
+        groups: Iterable[str] = found.values_list(
+            "comparison__prompt__group_key", flat=True
+        ).distinct()
+    else:
+        groups = (one.group for one in SOURCES[source].read(project, batches))
+    return any(split_of(group, recipe.shares, recipe.seed) == TRAIN for group in groups)
+
+
+def demonstrations_from(
+    *,
+    project: Project,
+    recipe: SnapshotRecipe,
+    source: str = IMPROVEMENTS,
+    batches: Sequence[str] = (),
+) -> Demonstrations:
     """What a freeze would write now, by the seed and the shares of `recipe`."""
     files: dict[str, list[Row]] = {}
     votes: dict[tuple[str, int], list[Improved]] = {}
     places: dict[tuple[str, str], tuple[str, int]] = {}
     dropped: Counter[str] = Counter()
-    improved = list(improved_answers(project=project))
-    key = dataset_key(
-        project=project.pk, recipe=recipe.to_json(), votes=[one.vote for one in improved]
-    )
+    wrote = list(SOURCES[source].read(project, batches))
+    made_of = recipe.to_json() | ({} if source == IMPROVEMENTS else {IMPROVED: source})
+    key = dataset_key(project=project.pk, recipe=made_of, votes=[one.vote for one in wrote])
     name_of = names_under(key)
-    for one in improved:
-        *before, last = one.answer
+    for one in wrote:
+        *before, last = one.answer or [{"role": "assistant", "content": ""}]
         if last["role"] != "assistant":
             dropped["does not end with the assistant"] += 1
             continue
@@ -138,11 +281,35 @@ def demonstrations_from(*, project: Project, recipe: SnapshotRecipe) -> Demonstr
             "id": one.external_id,
             "metadata": one.shared if one.own is None else one.own,
         }
-        rows.append(
-            demonstration_row(asked, last["content"], about)
-            | {"vote": str(one.vote), "annotator": name_of(one.person)}
-        )
+        row = demonstration_row(asked, last["content"], about) if one.answer else None
+        rows.append((row or prompt_row(asked, about)) | _origin(one, name_of))
     return Demonstrations(in_order(files), votes, dropped, key)
+
+
+def _origin(one: Improved, name_of: NameOf) -> Row:
+    """Where a row came from. A text's author is who wrote the version; where that is a reviewer's
+    edit, `edited_from` is who wrote the one before."""
+    if one.text is None:
+        return {"vote": str(one.vote), "annotator": name_of(one.person)}
+    edited = one.text.edited
+    return {
+        "text": str(one.text.text),
+        "version": str(one.text.version),
+        "annotator": name_of(one.person),
+        "edited_from": name_of(edited) if edited else "",
+        "reviewed": "yes" if one.text.reviewed else "no",
+        "batch": one.text.batch,
+    }
+
+
+def text_lineage(snapshot: Snapshot, made: Demonstrations) -> list[SnapshotText]:
+    """Every version behind a row, with the row's place."""
+    return [
+        SnapshotText(snapshot=snapshot, version_id=one.vote, split=split, ordinal=ordinal)
+        for (split, ordinal), every in sorted(made.votes.items())
+        for one in every
+        if one.text
+    ]
 
 
 def demonstration_lineage(snapshot: Snapshot, made: Demonstrations) -> list[SnapshotRow]:
@@ -150,6 +317,8 @@ def demonstration_lineage(snapshot: Snapshot, made: Demonstrations) -> list[Snap
     rows: dict[tuple[int, str], SnapshotRow] = {}
     for (split, ordinal), votes in sorted(made.votes.items()):
         for one in votes:
+            if one.text:
+                continue
             row = rows.setdefault(
                 (one.comparison, split),
                 SnapshotRow(

@@ -25,6 +25,7 @@ from apps.snapshots.storage import artifact_store
 from measures.accuracy import pair_credit
 from measures.estimate import Interval
 from measures.intervals import dyadic_interval, mean_interval
+from measures.messages import said
 from workers.artifacts import ArtifactError
 
 # How often the longer answer won, among the training rows of a frozen dataset.
@@ -60,7 +61,7 @@ def _computed(snapshot: Snapshot) -> Interval:
 
 
 def _words(messages: Sequence[Mapping[str, Any]]) -> int:
-    return sum(len(message["content"].split()) for message in messages)
+    return sum(len(said(message).split()) for message in messages)
 
 
 # How well a model of words alone predicts the winner, from the report of a dataset.

@@ -19,7 +19,6 @@ from apps.accounts.models import Project
 from apps.agreement.models import Ruling
 from apps.common.errors import Conflict
 from apps.labeling.models import Comparison, LabelingSettings, Response, Vote
-from apps.labeling.texts import plain
 from apps.snapshots.assembling.assembly import assemble
 from apps.snapshots.assembling.material import Assembly, SplitLine
 from apps.snapshots.assembling.rows import argument_key
@@ -39,6 +38,7 @@ from apps.snapshots.selectors.prompts import public_rows, texts_asked
 from apps.snapshots.selectors.snapshots import parts
 from apps.snapshots.services.gathering import material_of
 from apps.snapshots.storage import artifact_store, folder_of
+from measures.messages import plain
 from workers.artifacts import ArtifactError
 
 # What a report is computed from, read from the database: texts, circumstances and votes.

@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from apps.accounts.models import Project
 from apps.common.errors import Missing
-from apps.common.row_files import both_write, first_and_all, scratch_file
+from apps.common.row_files import both_write, first_and_all, parquet_write, scratch_file
 from apps.labeling.models import Comparison
-from apps.labeling.selectors import pool_of
+from apps.labeling.selectors import image_looks, pool_of
 from apps.snapshots import progress
 from apps.snapshots.assembling.gate import Proof, prove, require_clean
 from apps.snapshots.assembling.material import BY_RULING, Assembly, SplitLine
@@ -225,6 +225,7 @@ def _proved(
         split_by=str(assembly.counts["split_by"]),
         rulings=ruling_facts(project, ruled),
         barred=barred,
+        looks=image_looks(project=project),
     )
     require_clean(proof)
     return proof
@@ -265,15 +266,17 @@ def folder_zipped(
     with ExitStack() as closing:
         file = closing.enter_context(scratch_file())
         rows: dict[str, int] = {}
-        columns: list[str] = []
+        columns = pa.schema([])
         with zipfile.ZipFile(file, "w") as archive:
             for split in splits:
                 found = first_and_all(read(snapshot, split, shape))
                 if found is None:
                     continue
                 fields = schema(snapshot, split, shape)
-                columns = columns or fields.names
-                rows[split] = _split_write(archive, stem, split, found, fields)
+                columns = columns if len(columns) else fields
+                rows[split] = _split_write(
+                    archive, stem, split, found, fields, lines_too=not shape.binary
+                )
             if not rows:
                 raise Missing(
                     f"No split has a row in this form ({shape.title}).", code="empty_export"
@@ -294,11 +297,20 @@ def folder_zipped(
 
 
 def _split_write(
-    archive: zipfile.ZipFile, stem: str, split: str, rows: Iterable[Row], schema: pa.Schema
+    archive: zipfile.ZipFile,
+    stem: str,
+    split: str,
+    rows: Iterable[Row],
+    schema: pa.Schema,
+    *,
+    lines_too: bool,
 ) -> int:
     with scratch_file() as table:
-        with archive.open(_entry(f"{stem}/{split}.jsonl"), "w") as lines:
-            n = both_write(rows, schema, lines=lines, table=table)
+        if not lines_too:
+            n = parquet_write(rows, schema, table)
+        else:
+            with archive.open(_entry(f"{stem}/{split}.jsonl"), "w") as lines:
+                n = both_write(rows, schema, lines=lines, table=table)
         table.seek(0)
         with archive.open(_entry(f"{stem}/parquet/{split}.parquet"), "w") as target:
             shutil.copyfileobj(table, target)
@@ -321,7 +333,7 @@ def folder_of(
     shape: Shape,
     card: dict[str, Any],
     rows: dict[str, int],
-    columns: Sequence[str],
+    schema: pa.Schema,
 ) -> Folder:
     """What the card of this form says."""
     origin = _origin(snapshot)
@@ -332,7 +344,8 @@ def folder_of(
         f"manifest has the SHA-256 {origin['sha256']}; `card.json` holds its recipe, what was left "
         "out and why.",
         splits=rows,
-        columns=columns,
+        columns=schema.names,
+        schema=schema,
         licences=card.get("licences", []),
         languages=card.get("languages") or languages_of(snapshot),
         warnings=card.get("warnings", []),

@@ -22,13 +22,14 @@ from apps.snapshots.progress import progress_read
 from apps.snapshots.recipe import PUBLISHED, SnapshotRecipe, recipe_from_stored
 from apps.snapshots.reports import PARTS
 from apps.snapshots.screens import exports as screen
+from apps.snapshots.screens.written import written_choices
 from apps.snapshots.selectors import comparing, snapshots
 from apps.snapshots.selectors.comparing import changed_counts
 from apps.snapshots.selectors.lineage import labelled_in
 from apps.snapshots.selectors.looks import held_out
 from apps.snapshots.selectors.prompts import overlap_with_demonstrations
 from apps.snapshots.services import freezing
-from apps.snapshots.services.improvements import improved_count
+from apps.snapshots.services.improvements import IMPROVEMENTS, WRITTEN, improved_count
 
 PER_PAGE = 50
 ADMINS = frozenset({ADMIN})
@@ -59,10 +60,11 @@ def snapshot_create(request: Request) -> HttpResponse:
     """The form, `?like=…` filled in as for that dataset; with `action=preview` what it would keep,
     with `relax=…` the same after that setting leaves nothing out; otherwise a worker freezes it.
 
-    `action=demonstrations` has the improved answers frozen, from the small form of its own.
+    `action=demonstrations` has the improved answers frozen, `action=written` the accepted texts of
+    writing work, from small forms of their own.
     """
-    demonstrating = request.POST.get("action") == "demonstrations"
-    if demonstrating and (made := _freeze_improved(request)):
+    demonstrating = request.POST.get("action") in ("demonstrations", "written")
+    if demonstrating and (made := _freeze_written(request)):
         return redirect("snapshots:detail", request.project.slug, made.pk)
     asked = request.method != "POST" or demonstrating
     form = SnapshotForm(
@@ -73,6 +75,7 @@ def snapshot_create(request: Request) -> HttpResponse:
         "page_title": "Freeze a dataset",
         "nav": "datasets",
         "n_improved": improved_count(project=request.project),
+        "written": written_choices(request.project),
         "n_published": snapshots.published_count(project=request.project),
         "report_part": PARTS[0],
     }
@@ -120,13 +123,18 @@ def _like(request: Request) -> SnapshotRecipe | None:
     return recipe_from_stored(found.recipe) if "ties" in found.recipe else None
 
 
-def _freeze_improved(request: Request) -> Snapshot | None:
+def _freeze_written(request: Request) -> Snapshot | None:
     """The draft, or None with the reason as a message."""
+    source = IMPROVEMENTS
+    if request.POST.get("action") == "written":
+        source = WRITTEN.get(request.POST.get("kind", ""), WRITTEN[Snapshot.Kind.DEMONSTRATIONS])
     try:
         made, sent = freezing.demonstrations_start(
             project=request.project,
             name=request.POST.get("name", ""),
             user=request.user,
+            source=source,
+            batches=[one[:16] for one in request.POST.getlist("batches") if "\x00" not in one],
         )
     except DomainError as error:
         messages.error(request, f"Not frozen. {error.message}")

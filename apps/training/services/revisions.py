@@ -14,6 +14,7 @@ from apps.snapshots.services.ai_feedback import ai_feedback_freeze
 from apps.snapshots.services.drafts import alone
 from apps.snapshots.storage import artifact_open
 from apps.training.models import Artifact, Constitution, Run, RunInput
+from measures.messages import plain
 from measures.phrases import Phrases
 from workers.artifacts import ArtifactError
 
@@ -71,7 +72,7 @@ def revisions_freeze(
         }
         rows = list(_rows(file, weight, label_probability, _names(run)))
         phrases = Phrases(settings_get(project=run.project).constraint_phrases)
-        kept = [row for row in rows if not phrases.first_in(row["chosen"][-1]["content"])]
+        kept = [row for row in rows if not phrases.first_in(plain(row["chosen"]))]
         if left := len(rows) - len(kept):
             about["blocked_phrases"] = left
         return ai_feedback_freeze(

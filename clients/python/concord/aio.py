@@ -1136,6 +1136,79 @@ class AsyncClient:
         body = {"split": split, "looks": looks}
         return await self._transport.send(operations.look_budget(project, dataset, body))
 
+    async def writing_list(self, project: str) -> tuple[types.WritingBatch, ...]:
+        """What people are asked to write, newest first, with its progress."""
+        return await self._transport.send(operations.writing_list(project))
+
+    async def writing_get(self, project: str, batch: str) -> types.WritingBatch:
+        """One batch of writing work by its id."""
+        return await self._transport.send(operations.writing_get(project, batch))
+
+    async def writing_create(self, project: str, name: str, **asked: Any) -> types.WritingBatch:
+        """Ask people for texts. asked: kind (demonstrations or prompts), prompts (rows with prompt)
+        or own_prompts (so many of the project), n_prompts, per_task, instruction, review (staff,
+        peers, none), least_characters, most_characters, topic, language, licence."""
+        body = {"name": name, **asked}
+        return await self._transport.send(operations.writing_create(project, body))
+
+    async def writing_open(
+        self, project: str, batch: str, *, is_open: bool = True
+    ) -> types.WritingBatch:
+        """Hand out a batch's texts again, or (`is_open=False`) no more of them."""
+        body = {"is_open": is_open}
+        return await self._transport.send(operations.writing_change(project, batch, body))
+
+    async def writing_texts_page(
+        self, project: str, *, after: int = 0, limit: int = 200, **filters: str
+    ) -> types.WrittenPage:
+        """Texts by number. filters: batch, state (open, writing, waiting, accepted, rejected,
+        withdrawn)."""
+        return await self._transport.send(
+            operations.writing_texts_page(project, after=after, limit=limit, filters=filters)
+        )
+
+    async def writing_next(self, project: str) -> types.WritingNext:
+        """The text you write on, else the next one; asking again returns the same."""
+        return await self._transport.send(operations.writing_next(project))
+
+    async def writing_draft(
+        self, project: str, text: int, body: str, *, number: int = 0, editor: str = ""
+    ) -> types.WritingDraft:
+        """Keep what is typed so far. number: of the draft that you have seen; `Conflict`
+        (`draft_newer`) where another was saved since."""
+        given = {"body": body, "number": number, "editor": editor}
+        return await self._transport.send(operations.writing_draft(project, text, given))
+
+    async def writing_submit(
+        self, project: str, text: types.TextToWrite, body: str, *, confirm_personal: bool = False
+    ) -> types.WrittenVersion:
+        """Submit a text that you hold. confirm_personal: what looks like personal data in it is
+        nobody's."""
+        given = {
+            "body": body,
+            "idempotency_key": text.key,
+            "confirm_personal": confirm_personal,
+        }
+        return await self._transport.send(operations.writing_submit(project, text.text, given))
+
+    async def writing_skip(self, project: str, text: int, reason: str = "") -> None:
+        """Pass on a text that you hold; it goes to others and does not come back."""
+        return await self._transport.send(operations.writing_skip(project, text, reason))
+
+    async def writing_review(
+        self,
+        project: str,
+        text: types.WrittenText,
+        verdict: str,
+        *,
+        body: str = "",
+        reason: str = "",
+    ) -> types.WrittenText:
+        """What you say of another person's text, in the version that you have. verdict: accepted,
+        edited (with the `body` as it should be) or rejected (with a `reason`)."""
+        given = {"version": text.version, "verdict": verdict, "body": body, "reason": reason}
+        return await self._transport.send(operations.writing_review(project, text.text, given))
+
     async def freeze(
         self,
         project: str,
@@ -1152,7 +1225,8 @@ class AsyncClient:
         """Freeze the decided pairs as a dataset, and wait until a worker has done it.
 
         recipe: what differs from the project's default (rule, filters, hold-outs, splits). more:
-        rows (of prompts or demonstrations), from_improvements. wait=False: the draft is answered,
+        rows (of prompts or demonstrations), from_improvements, from_writing (with writing_batches
+        of some batches alone). wait=False: the draft is answered,
         and `dataset_wait` waits for it; every, timeout, on_progress: see there.
         """
         body = {"name": name, "kind": kind, "recipe": dict(recipe or {}), **more}
@@ -1251,6 +1325,24 @@ class AsyncClient:
             project, Path(file), makes=makes, settings=settings or {}
         )
         return await self._transport.send(operation, on_progress)
+
+    async def image_upload(self, project: str, file: str | Path) -> types.Image:
+        """Store an image (PNG, JPEG, WebP) that texts may name by its `reference`. The same file
+        again gives the same image."""
+        return await self._transport.send(operations.image_upload(project, Path(file)))
+
+    async def images(
+        self, project: str, *, limit: int = 100, offset: int = 0
+    ) -> tuple[types.Image, ...]:
+        """The images of a project, newest first."""
+        return await self._transport.send(operations.images(project, limit=limit, offset=offset))
+
+    async def trajectories_export(
+        self, project: str, file: str | Path, *, on_progress: Progress | None = None
+    ) -> Path:
+        """The runs of agents that are compared, as JSON Lines of ATIF 1.7."""
+        operation = operations.trajectories_export(project)
+        return await self._save(operation, file, on_progress)
 
     async def import_get(self, project: str, job: str) -> types.Import:
         """An import by its id."""

@@ -430,7 +430,8 @@ class Answer(TypedDict, total=False):
 
     strength: 1 slightly, 2 much. criteria: {key: left | tie | right} beside a side, {key: a | tie |
     b} beside a choice. reasons: of those the project offers. improvement: the better answer as you
-    would have it, in Markdown. Times in milliseconds.
+    would have it, in Markdown. runs: of two runs of agents, {outcome, first_error, steps, unopened}
+    as docs/agents.md says. Times in milliseconds.
     """
 
     strength: int
@@ -439,6 +440,7 @@ class Answer(TypedDict, total=False):
     rationale: str
     flags: Sequence[str]
     improvement: str
+    runs: Mapping[str, Any]
     active_ms: int
     wall_ms: int
 
@@ -690,6 +692,22 @@ def import_upload(
         file=file,
         form={"makes": makes, "settings": json.dumps(settings) if settings else ""},
     )
+
+
+def image_upload(project: str, file: Path) -> Operation[types.Image]:
+    names = {"slug": project}
+    return Operation("POST", "/projects/{slug}/images", types.Image.read, names, file=file)
+
+
+def images(project: str, *, limit: int, offset: int) -> Operation[tuple[types.Image, ...]]:
+    query = {"limit": limit, "offset": offset}
+    names = {"slug": project}
+    return Operation("GET", "/projects/{slug}/images", _each(types.Image), names, query=query)
+
+
+def trajectories_export(project: str) -> Operation[None]:
+    names = {"slug": project}
+    return Operation("GET", "/projects/{slug}/results/trajectories", lambda data: None, names)
 
 
 def import_get(project: str, job: str) -> Operation[types.Import]:
@@ -1078,6 +1096,77 @@ def promotion_decide(
 def checklists(project: str, run_id: str) -> Operation[tuple[types.Checklist, ...]]:
     names = {"slug": project, "run_id": run_id}
     return Operation("GET", RUN + "/checklists", _each(types.Checklist), names)
+
+
+WRITING = "/projects/{slug}/writing"
+WRITTEN = WRITING + "/texts/{text}"
+
+
+def _text(project: str, text: int) -> dict[str, str | int]:
+    return {"slug": project, "text": text}
+
+
+def writing_list(project: str) -> Operation[tuple[types.WritingBatch, ...]]:
+    return Operation("GET", WRITING, _each(types.WritingBatch), {"slug": project})
+
+
+def writing_create(project: str, body: Mapping[str, Any]) -> Operation[types.WritingBatch]:
+    """A second time it asks for the same texts again."""
+    read = types.WritingBatch.read
+    return Operation("POST", WRITING, read, {"slug": project}, body=body, repeatable=False)
+
+
+def writing_get(project: str, batch: str) -> Operation[types.WritingBatch]:
+    names, template = {"slug": project, "batch": batch}, WRITING + "/batches/{batch}"
+    return Operation("GET", template, types.WritingBatch.read, names)
+
+
+def writing_change(
+    project: str, batch: str, body: Mapping[str, Any]
+) -> Operation[types.WritingBatch]:
+    names, template = {"slug": project, "batch": batch}, WRITING + "/batches/{batch}"
+    return Operation("PATCH", template, types.WritingBatch.read, names, body=body)
+
+
+def writing_texts_page(
+    project: str, *, after: int, limit: int, filters: Mapping[str, str]
+) -> Operation[types.WrittenPage]:
+    query: dict[str, str | int] = {"after": after, "limit": limit, **filters}
+    template = WRITING + "/texts"
+    return Operation("GET", template, types.WrittenPage.read, {"slug": project}, query)
+
+
+def writing_next(project: str) -> Operation[types.WritingNext]:
+    return Operation("POST", WRITING + "/next", types.WritingNext.read, {"slug": project})
+
+
+def writing_draft(
+    project: str, text: int, body: Mapping[str, Any]
+) -> Operation[types.WritingDraft]:
+    """A second time the draft is what it is."""
+    names = _text(project, text)
+    return Operation("PUT", WRITTEN + "/draft", types.WritingDraft.read, names, body=body)
+
+
+def writing_submit(
+    project: str, text: int, body: Mapping[str, Any]
+) -> Operation[types.WrittenVersion]:
+    """The key in the body submits once."""
+    names = _text(project, text)
+    return Operation("POST", WRITTEN + "/submit", types.WrittenVersion.read, names, body=body)
+
+
+def writing_skip(project: str, text: int, reason: str) -> Operation[None]:
+    names, body = _text(project, text), {"reason": reason}
+    return Operation("POST", WRITTEN + "/skip", lambda _: None, names, body=body)
+
+
+def writing_review(
+    project: str, text: int, body: Mapping[str, Any]
+) -> Operation[types.WrittenText]:
+    """The same verdict of the same person again changes nothing."""
+    names = _text(project, text)
+    return Operation("POST", WRITTEN + "/review", types.WrittenText.read, names, body=body)
 
 
 def _each(kind: type[Kind]) -> Callable[[Sequence[Mapping[str, Any]]], tuple[Kind, ...]]:

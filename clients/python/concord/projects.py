@@ -54,6 +54,7 @@ class Project:
         self.stages = Stages(caller, slug)
         self.head_to_heads = HeadToHeads(caller, slug)
         self.judges = Judges(caller, slug)
+        self.writing = Writing(caller, slug)
 
     def __repr__(self) -> str:
         return f"<Project {self.slug}>"
@@ -84,6 +85,18 @@ class Comparisons(Group):
                     on_progress=told,
                 )
             )
+
+    def image_upload(self, file: str | Path) -> types.Image:
+        """See `AsyncClient.image_upload`."""
+        return self._do(self._client.image_upload(self._slug, file))
+
+    def images(self, *, limit: int = 100, offset: int = 0) -> Sequence[types.Image]:
+        """The images of the project, newest first."""
+        return self._do(self._client.images(self._slug, limit=limit, offset=offset))
+
+    def trajectories_export(self, file: str | Path) -> Path:
+        """The runs of agents that are compared, as JSON Lines of ATIF 1.7."""
+        return self._do(self._client.trajectories_export(self._slug, file))
 
     def alarms(self) -> types.Alarms:
         """See `AsyncClient.alarms`."""
@@ -902,4 +915,62 @@ class Models(Group):
             by=by,
             undefined=found.get("undefined") or found.get("no_interval") or "",
             run=run,
+        )
+
+
+class Writing(Group):
+    """Texts that people write: answers to prompts, and prompts."""
+
+    def list(self) -> tuple[types.WritingBatch, ...]:
+        """See `AsyncClient.writing_list`."""
+        return self._do(self._client.writing_list(self._slug))
+
+    def get(self, batch: str) -> types.WritingBatch:
+        """See `AsyncClient.writing_get`."""
+        return self._do(self._client.writing_get(self._slug, batch))
+
+    def create(self, name: str, **asked: Any) -> types.WritingBatch:
+        """See `AsyncClient.writing_create`."""
+        return self._do(self._client.writing_create(self._slug, name, **asked))
+
+    def open(self, batch: str, *, is_open: bool = True) -> types.WritingBatch:
+        """See `AsyncClient.writing_open`."""
+        return self._do(self._client.writing_open(self._slug, batch, is_open=is_open))
+
+    def texts_page(self, *, after: int = 0, limit: int = 200, **filters: str) -> types.WrittenPage:
+        """See `AsyncClient.writing_texts_page`."""
+        return self._do(
+            self._client.writing_texts_page(self._slug, after=after, limit=limit, **filters)
+        )
+
+    def next(self) -> types.WritingNext:
+        """See `AsyncClient.writing_next`."""
+        return self._do(self._client.writing_next(self._slug))
+
+    def draft(
+        self, text: int, body: str, *, number: int = 0, editor: str = ""
+    ) -> types.WritingDraft:
+        """See `AsyncClient.writing_draft`."""
+        return self._do(
+            self._client.writing_draft(self._slug, text, body, number=number, editor=editor)
+        )
+
+    def submit(
+        self, text: types.TextToWrite, body: str, *, confirm_personal: bool = False
+    ) -> types.WrittenVersion:
+        """See `AsyncClient.writing_submit`."""
+        return self._do(
+            self._client.writing_submit(self._slug, text, body, confirm_personal=confirm_personal)
+        )
+
+    def skip(self, text: int, reason: str = "") -> None:
+        """See `AsyncClient.writing_skip`."""
+        self._do(self._client.writing_skip(self._slug, text, reason))
+
+    def review(
+        self, text: types.WrittenText, verdict: str, *, body: str = "", reason: str = ""
+    ) -> types.WrittenText:
+        """See `AsyncClient.writing_review`."""
+        return self._do(
+            self._client.writing_review(self._slug, text, verdict, body=body, reason=reason)
         )

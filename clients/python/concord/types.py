@@ -54,6 +54,11 @@ class Message(Answered):
 
     role: str
     content: str
+    reasoning_content: str | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+    tool_call_id: str | None = None
+    name: str | None = None
+    error: bool | None = None
 
 
 _MESSAGES = _each(Message)
@@ -61,10 +66,11 @@ _MESSAGES = _each(Message)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Criterion(Answered):
-    """Something each answer is compared on by itself."""
+    """Something each answer is compared on by itself; definition: what it means."""
 
     key: str
     label: str
+    definition: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -375,6 +381,7 @@ class LabelingSettings(Answered):
     least_posterior: float
     stop_early: bool
     lease_seconds: int
+    run_lease_seconds: int
     random_share: float
     gold_share: float
     repeat_share: float
@@ -392,6 +399,10 @@ class LabelingSettings(Answered):
     show_strength: bool
     show_flags: bool
     show_improve: bool
+    ask_outcome: bool
+    ask_first_error: bool
+    ask_steps: bool
+    show_costs: bool
     criteria: tuple[Criterion, ...] = field(metadata=_each(Criterion))
     require_criteria: bool
     show_rationale: bool
@@ -1249,6 +1260,20 @@ class Me(Answered):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Image(Answered):
+    """An image of a project. `reference` is how a text names it; the words in its brackets are
+    yours. sha256: of what is stored, encoded again without metadata; size in bytes."""
+
+    sha256: str
+    media_type: str
+    width: int
+    height: int
+    size: int
+    name: str
+    reference: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Import(Answered):
     """A file on its way in. makes: comparisons, or the kind of dataset. stage: check, import or
     undo; state: draft, queued, running, done, failed, cancelled, interrupted or undone, of that
@@ -1837,3 +1862,91 @@ class CertificateLabelled(Answered):
 
     run: str | None
     n_labels: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WritingBatch(Answered):
+    """Texts that people are asked for. kind: demonstrations or prompts; review: staff, peers or
+    none; texts: how many are in each state."""
+
+    id: str
+    name: str
+    kind: str
+    instruction: str
+    per_task: int
+    review: str
+    least_characters: int
+    most_characters: int
+    topic: str
+    language: str
+    licence: str
+    is_open: bool
+    created_at: datetime = field(metadata=_MOMENT)
+    texts: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenText(Answered):
+    """A text in its newest version; 0: nothing was submitted yet. author: for admins alone."""
+
+    text: int
+    batch: str
+    state: str
+    prompt: tuple[Message, ...] = field(metadata=_MESSAGES)
+    version: int
+    body: str
+    warnings: tuple[str, ...] = field(metadata={"read": tuple})
+    submitted_at: datetime | None = field(metadata=_MOMENT)
+    author: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenPage(Answered):
+    """Some texts; ask for the next page with `after`."""
+
+    items: tuple[WrittenText, ...] = field(metadata=_each(WrittenText))
+    after: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextToWrite(Answered):
+    """A text in your hands until `leased_until`. returned: why it was sent back to you."""
+
+    text: int
+    batch: str
+    kind: str
+    instruction: str
+    prompt: tuple[Message, ...] = field(metadata=_MESSAGES)
+    key: str
+    leased_until: datetime = field(metadata=_MOMENT)
+    least_characters: int
+    most_characters: int
+    draft: str
+    draft_number: int
+    returned: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WritingNext(Answered):
+    """A text to write, or why there is none."""
+
+    text: TextToWrite | None = field(metadata={"read": TextToWrite.read}, default=None)
+    nothing: Nothing | None = field(metadata={"read": Nothing.read}, default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WritingDraft(Answered):
+    """What was typed so far, kept on the server."""
+
+    number: int
+    saved_at: datetime = field(metadata=_MOMENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenVersion(Answered):
+    """A submitted text. `replayed`: this submit had been stored before."""
+
+    text: int
+    version: int
+    state: str
+    replayed: bool

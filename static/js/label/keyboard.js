@@ -42,7 +42,11 @@
 
   // In a criterion's row the keys of the choices judge the row, and the next row comes.
   const judge = (row, key) => {
-    const value = { 1: "left", a: "left", 2: "right", b: "right", 0: "tie", t: "tie" }[key];
+    const words =
+      "yesNo" in row.dataset
+        ? { y: "yes", n: "no", u: "unsure" }
+        : { 1: "left", a: "left", 2: "right", b: "right", 0: "tie", t: "tie" };
+    const value = words[key];
     const clear = ["Backspace", "Delete"].includes(key) && !("required" in row.dataset);
     if (!value && !clear) return false;
     const radio = row.querySelector(clear ? "input:checked" : `input[value=${value}]`);
@@ -78,6 +82,12 @@
       const cover = document.querySelector("[data-cover]");
       if (cover) cover.open = !cover.open;
     },
+    j: () => concord.runs?.go(1),
+    k: () => concord.runs?.go(-1),
+    v: () => concord.runs?.open(),
+    e: () => concord.runs?.wrong(),
+    m: () => concord.images?.enlarge(),
+    y: () => document.querySelector("[data-yes-no] input:checked, [data-yes-no] input")?.focus(),
     p: () => {
       const prompt = document.querySelector("[data-prompt]");
       if (prompt) prompt.open = !prompt.open;

@@ -108,7 +108,7 @@ def test_a_policy_learns_to_call_the_tool_that_solves_its_tasks(learned: Outcome
 
 def test_a_sample_shows_what_was_called_and_what_came_back(learned: Outcome) -> None:
     shown = [sample["response"] for sample in learned.all("Sample")]
-    assert any('calculate({"expression": ' in text and "\n→ " in text for text in shown)
+    assert any('calculate({"expression":' in text and "\n\nTool: " in text for text in shown)
 
 
 def test_its_checkpoint_writes_tools_as_the_run_did(shop: Workshop, learned: Outcome) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from measures.messages import written
 from tests.workers.environments.speaking import check
 from tests.workers.recipes.language import user
 from workers.config.rewards import VerifierSettings
@@ -23,7 +24,6 @@ from workers.environments.worlds import (
     calculated,
     replays,
     tasks_of,
-    written,
 )
 from workers.rewards.verifier import Verifier, final_state
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from measures.messages import Messages
 from tests.workers.recipes.language import (
     Notebook,
     Workshop,
@@ -17,7 +18,6 @@ from tests.workers.recipes.language import (
 )
 from workers.context import RunContext
 from workers.data.batches import encode_prompt
-from workers.data.snapshot import Messages
 from workers.models.loading import disable_dropout
 from workers.preflight.findings import Parts
 from workers.rewards.source import Scores

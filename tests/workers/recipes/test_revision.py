@@ -5,13 +5,14 @@ from collections.abc import Sequence
 
 import pytest
 
+from measures.messages import Messages
 from tests.workers.recipes.language import Outcome, Workshop, tiny_llama, user, word_tokenizer
 from workers.config import settings_for
 from workers.config.parsing import read
 from workers.config.rewards import RuleSettings
 from workers.context import RunContext
 from workers.contract.events import RecipeError
-from workers.data.snapshot import Messages, read_preferences
+from workers.data.snapshot import read_preferences
 from workers.models.loading import save_model
 from workers.recipes.generate import CRITIQUE, REWRITE, revise, screen
 from workers.rewards.rules import RulesReward

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from measures.messages import Messages
 from tests.workers.recipes.language import assistant, user
 from workers.contract.events import RecipeError
-from workers.data.snapshot import Messages, Preference
+from workers.data.snapshot import Preference
 from workers.ppo.evaluation import (
     MOST_PAIRS,
     Baseline,

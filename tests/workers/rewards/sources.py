@@ -4,7 +4,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from workers.data.snapshot import Messages
+from measures.messages import Messages
 from workers.rewards.source import Scores
 
 

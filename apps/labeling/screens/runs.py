@@ -1,0 +1,264 @@
+"""Two runs of agents beside each other: steps, what is folded, where they part.
+
+Nothing of an answer's origin comes through here; totals do where the project shows them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.utils.html import format_html
+from django.utils.safestring import SafeString, mark_safe
+from django.utils.translation import gettext, ngettext
+
+from apps.accounts.models import Project, User
+from apps.common.numbers import count
+from apps.labeling import selectors
+from apps.labeling.rendering import texts_html
+from apps.labeling.rendering.maths import text_escaped, tricks_named
+from measures.messages import Message, Messages, call_said, said
+from measures.runs import Aligned, Step, aligned, steps_of
+
+SHORT = 600  # characters of a result that stands open
+FEW_LINES = 12
+SENT = 1_000  # characters of a folded text that come with the page; the rest when it is opened
+LONGEST_PROSE = 20_000  # characters of what an agent says that are rendered as Markdown
+FEWEST_FOLDED = 2  # equal steps in a row that are folded together
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A call of a tool or its result as text: `html` is all of it, or its beginning where `rest`
+    says where the whole comes from."""
+
+    name: str
+    html: SafeString
+    summary: str
+    folded: bool
+    rest: str = ""
+    is_error: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StepShown:
+    number: int
+    role: str
+    prose: SafeString | str
+    thought: SafeString | str
+    calls: list[Part]
+    results: list[Part]
+    beside: int | None = None  # the other run's step that does the same, or calls the same tools
+    same: bool = False
+    parts_here: bool = False  # the first step in which the runs differ
+    ask: str = ""  # "3-4": which of the two, step 3 left and 4 right, is better is asked
+    chosen: str = ""
+
+    @property
+    def folds(self) -> bool:
+        return any(part.folded for part in (*self.calls, *self.results))
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Steps in a row: those that both runs have alike may be folded."""
+
+    steps: list[StepShown] = field(default_factory=list)
+    folded: bool = False
+
+    @property
+    def words(self) -> str:
+        n = len(self.steps)
+        return ngettext("%(n)s equal step", "%(n)s equal steps", n) % {"n": count(n)}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    groups: list[Group]
+    first: int  # numbers of its steps
+    last: int
+    totals: str = ""
+
+    @property
+    def numbers(self) -> range:
+        return range(self.first, self.last + 1)
+
+
+# Where the whole text of a message comes from: (side, number of the message) → address.
+Address = Callable[[str, int], str]
+
+
+def prompt_shown(prompt: Messages, address: Address) -> Run:
+    steps = steps_of(prompt)
+    shown = _shown(prompt, steps, "prompt", address, {})
+    return Run([Group(shown)], 1, len(steps))
+
+
+def pair_shown(
+    prompt: Messages,
+    left: Messages,
+    right: Messages,
+    address: Address,
+    *,
+    ask_steps: bool = False,
+    chosen: Mapping[str, str] | None = None,
+) -> tuple[Run, Run]:
+    begun = len(steps_of(prompt))
+    runs = [steps_of(messages, first=begun + 1) for messages in (left, right)]
+    rows = aligned(*runs)
+    differ = next((row for row in rows if not row.same), None)
+    asked = (chosen or {}) if ask_steps else None
+    return (
+        _run(left, runs[0], "left", rows, differ, address, runs[1], asked),
+        _run(right, runs[1], "right", rows, differ, address, runs[0], None),
+    )
+
+
+def _run(
+    messages: Messages,
+    steps: list[Step],
+    side: str,
+    rows: Sequence[Aligned],
+    differ: Aligned | None,
+    address: Address,
+    others: Sequence[Step],
+    asked: Mapping[str, str] | None,
+) -> Run:
+    """asked: the answers so far about pairs of steps; None where nothing is asked."""
+    other = "right" if side == "left" else "left"
+    about: dict[int, dict[str, Any]] = {}
+    for row in rows:
+        here, there = getattr(row, side), getattr(row, other)
+        if here is None:
+            continue
+        known: dict[str, Any] = {"same": row.same, "parts_here": row is differ}
+        if there is not None:
+            known["beside"] = others[there].number
+            if asked is not None and not row.same:
+                known["ask"] = f"{steps[here].number}-{others[there].number}"
+                known["chosen"] = asked.get(known["ask"], "")
+        about[here] = known
+    shown = _shown(messages, steps, side, address, about)
+    last = steps[-1].number if steps else 0
+    return Run(_grouped(shown), steps[0].number if steps else 1, last)
+
+
+def _grouped(steps: Sequence[StepShown]) -> list[Group]:
+    groups: list[Group] = []
+    for step in steps:
+        if not groups or groups[-1].folded != step.same:
+            groups.append(Group(folded=step.same))
+        groups[-1].steps.append(step)
+    return [Group(one.steps, one.folded and len(one.steps) >= FEWEST_FOLDED) for one in groups]
+
+
+def _shown(
+    messages: Messages,
+    steps: Sequence[Step],
+    side: str,
+    address: Address,
+    about: dict[int, dict[str, Any]],
+) -> list[StepShown]:
+    """With one request to the cache for all that is rendered."""
+    places = {id(message): n for n, message in enumerate(messages)}
+
+    def rest(message: Message) -> str:
+        return address(side, places[id(message)])
+
+    texts = [text for step in steps for text in (_prose(step), _thought(step))]
+    html = iter(texts_html(text for text in texts if text is not None))
+    shown = []
+    for place, step in enumerate(steps):
+        prose: SafeString | str = next(html) if _prose(step) is not None else ""
+        thought: SafeString | str = next(html) if _thought(step) is not None else ""
+        results = [_result(message, rest) for message in step.results]
+        if step.message["role"] == "tool":
+            results.append(_result(step.message, rest))
+        elif len(step.message["content"]) > LONGEST_PROSE:
+            results.append(_part("", step.message["content"], rest(step.message), short=0))
+        calls = [
+            _part(call["function"]["name"], call_said(call), rest(step.message))
+            for call in step.message.get("tool_calls", ())
+        ]
+        shown.append(
+            StepShown(
+                step.number,
+                step.message["role"],
+                prose,
+                thought,
+                calls,
+                results,
+                **about.get(place, {}),
+            )
+        )
+    return shown
+
+
+def _prose(step: Step) -> str | None:
+    """What is rendered of a message: None of a tool's, which is text and nothing else."""
+    text: str = step.message["content"]
+    if step.message["role"] == "tool" or len(text) > LONGEST_PROSE or not text.strip():
+        return None
+    return text
+
+
+def _thought(step: Step) -> str | None:
+    text: str = step.message.get("reasoning_content", "")[:LONGEST_PROSE]
+    return text or None
+
+
+def _result(message: Message, rest: Callable[[Message], str]) -> Part:
+    return _part(
+        message.get("name", ""),
+        message["content"],
+        rest(message),
+        is_error=message.get("error", False),
+    )
+
+
+def _part(name: str, text: str, whole: str, *, is_error: bool = False, short: int = SHORT) -> Part:
+    folded = len(text) > short or text.count("\n", 0, short + 1) > FEW_LINES
+    sent = text[:SENT] if folded else text
+    return Part(
+        name,
+        plain_html(sent),
+        _summary(text) if folded else "",
+        folded,
+        whole if len(sent) < len(text) else "",
+        is_error,
+    )
+
+
+def plain_html(text: str) -> SafeString:
+    """Text that is shown letter by letter: whatever it holds stays text."""
+    return mark_safe(tricks_named(text_escaped(text)))  # noqa: S308 - escaped
+
+
+def _summary(text: str) -> str:
+    """The first words and how long it is."""
+    begin = " ".join(text[:400].split())[:80]
+    size = ngettext("%(n)s character", "%(n)s characters", len(text)) % {"n": count(len(text))}
+    return f"{begin}… ({size})" if begin else size
+
+
+def part_html(*, project: Project, annotator: User, slot: int, side: str, number: int) -> str:
+    """A message that a page of two runs showed the beginning of, whole. `Missing` as in
+    `selectors.message_shown`."""
+    message = selectors.message_shown(
+        project=project, annotator=annotator, slot=slot, side=side, number=number
+    )
+    text = message["content"] if message["role"] == "tool" else said(message)
+    return format_html('<pre class="letters" tabindex="0">{}</pre>', plain_html(text))
+
+
+def totals_of(about: Any, steps: int) -> str:
+    """Steps, tokens and cost in words, of what an import knows of the run."""
+    known = about if isinstance(about, dict) else {}
+    words = [ngettext("%(n)s step", "%(n)s steps", steps) % {"n": count(steps)}]
+    tokens = [known.get(name) for name in ("prompt_tokens", "completion_tokens")]
+    numbers = [int(n) for n in tokens if isinstance(n, int | float)]
+    if numbers:
+        words.append(gettext("%(n)s tokens") % {"n": count(sum(numbers))})
+    cost = known.get("cost_usd")
+    if isinstance(cost, int | float):
+        words.append(f"${cost:.4g}")
+    return " · ".join(words)
