@@ -267,10 +267,10 @@ def preflight() -> Preflight:
 
 
 def recipe_of(kind: str) -> ModuleType:
-    """The module `workers.recipes.<kind>`, of kinds that differ in what a model is for
-    (`register_policy`) that of the word before the underscore. Raises `RecipeError` when there is
+    """The module `workers.recipes.<kind>`; of kinds that differ in what a model is registered for
+    (`register_policy`) `register`. Raises `RecipeError` when there is
     none, or when a package it needs is not installed here."""
-    name = f"workers.recipes.{kind.partition('_')[0]}"
+    name = f"workers.recipes.{'register' if kind.startswith('register_') else kind}"
     try:
         module = importlib.import_module(name) if kind.isidentifier() else None
     except ModuleNotFoundError as error:

@@ -37,7 +37,7 @@ class SnapshotIn(Schema):
     model_config = ConfigDict(extra="forbid")  # a misspelt field would freeze by defaults
 
     name: str
-    kind: Literal["preferences", "demonstrations", "prompts"] = "preferences"
+    kind: Literal["preferences", "demonstrations", "prompts", "stepwise"] = "preferences"
     recipe: dict[str, Any] = Field(
         default_factory=dict,
         description="preferences only: rule, filters, hold-outs, splits, seed; what is not named "

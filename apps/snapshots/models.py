@@ -36,6 +36,7 @@ class Snapshot(Named):
         DEMONSTRATIONS = "demonstrations", "demonstrations"
         PROMPTS = "prompts", "prompts"
         PAIRS = "pairs", "pairs without labels"
+        STEPWISE = "stepwise", "steps, each right or wrong"
 
     class State(models.TextChoices):
         DRAFT = "draft", "draft"

@@ -22,6 +22,7 @@ class Run(Named):
     class Kind(models.TextChoices):
         SFT = "sft", "Supervised fine-tuning"
         REWARD = "reward", "Reward model"
+        PROCESS_REWARD = "process_reward", "Process reward model"
         DPO = "dpo", "DPO"
         KTO = "kto", "KTO"
         PPO = "ppo", "PPO"

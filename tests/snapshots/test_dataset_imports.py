@@ -12,6 +12,7 @@ import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from datasets import load_dataset
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import connection
 from django.test import Client
@@ -23,6 +24,7 @@ from apps.labeling.forms.imports import ImportSettingsForm
 from apps.labeling.models import Comparison, ImportJob, Vote
 from apps.labeling.screens import imports as import_screens
 from apps.labeling.services import comparisons_import
+from apps.snapshots import exports
 from apps.snapshots.models import Snapshot
 from apps.snapshots.selectors.snapshots import recipe_over_defaults
 from apps.snapshots.services import importing
@@ -38,9 +40,12 @@ from workers.data.snapshot import (
     evaluation_splits,
     read_demonstrations,
     read_judged_answers,
+    read_judged_steps,
     read_preferences,
     read_prompts,
 )
+from workers.environments.tasks import task_rows
+from workers.environments.worlds import tasks_of
 
 __all__ = ["inline_parsing"]
 
@@ -270,6 +275,98 @@ def test_single_answers_say_whether_they_are_desirable_and_train_kto_alone(
     assert refusal.value.field == "inputs.data"
 
 
+def test_tasks_of_an_environment_are_prompts_whose_final_state_is_kept(
+    project: Project, settings: Any
+) -> None:
+    rows = task_rows("files", count=12, seed=0)
+    made = snapshot_import(project=project, kind="prompts", name="tasks", rows=rows)
+    files = ("train", *evaluation_splits(folder(made, settings)))
+    read = [
+        one
+        for name in files
+        if (folder(made, settings) / f"{name}.jsonl").stat().st_size
+        for one in read_prompts(folder(made, settings), name)
+    ]
+    assert len(tasks_of(read, "files")) == 12
+    broken = rows[0] | {"check": {"category": "c", "test": "final_state", "value": {"end": {}}}}
+    with pytest.raises(DomainError, match="none of start, files") as refused:
+        snapshot_import(project=project, kind="prompts", name="broken", rows=[rows[1], broken])
+    assert (refused.value.row, refused.value.field) == (2, "check")
+
+
+STEPS = {"prompt": "Why?", "completions": ["So.", "Then."], "labels": [1, 0]}
+
+
+def test_judged_steps_train_process_reward_models_alone_which_are_no_reward_models(
+    project: Project, upload: Upload, settings: Any
+) -> None:
+    said = [
+        {"role": "assistant", "content": "Ask."},
+        {"role": "tool", "content": "43"},
+        {"role": "assistant", "content": "44."},
+    ]
+    rows = [
+        STEPS | {"prompt": "Why 0?"},
+        STEPS | {"prompt": "Why 1?", "labels": [None, True], "roles": ["assistant", "assistant"]},
+        {"prompt": "Why 2?", "completions": said, "labels": [True, True, False]},
+        {"prompt": "Why 3?", "completions": json.dumps(["So."]), "labels": "[false]"},
+    ]
+    made = frozen(checked(upload("stepwise", rows)))
+    assert made.kind == "stepwise"
+    files = ("train", *evaluation_splits(folder(made, settings)))
+    read = [one for name in files for one in read_judged_steps(folder(made, settings), name)]
+    assert sorted((one.prompt[0]["content"], one.labels) for one in read) == [
+        ("Why 0?", (True, False)),
+        ("Why 1?", (None, True)),
+        ("Why 2?", (True, None, False)),  # what a tool says is no step of the model's
+        ("Why 3?", (False,)),
+    ]
+    loaded = load_dataset("json", data_files=str(folder(made, settings) / "train.jsonl"))["train"]
+    assert set(loaded.column_names) >= {"prompt", "completions", "labels", "roles"}
+    launch = partial(run_launch, project=project, name="one")
+    trained = launch(
+        kind="process_reward",
+        config={"preset": "pretrained"},
+        inputs={"data": made, "sft": model(project, "sft")},
+    )
+    with pytest.raises(DomainError, match="not a snapshot of stepwise"):
+        launch(
+            kind="reward",
+            config={"preset": "pretrained"},
+            inputs={"data": made, "sft": model(project, "sft")},
+        )
+    for role in ("reward", "judge"):
+        with pytest.raises(DomainError, match="not a process_reward run's") as refusal:
+            launch(
+                kind="grpo",
+                config={"preset": "lora"},
+                inputs={"sft": model(project, "sft"), role: trained},
+            )
+        assert refusal.value.field == f"inputs.{role}"
+
+
+def test_steps_leave_in_trls_stepwise_form(project: Project) -> None:
+    row = {
+        "prompt": "Why?",
+        "completions": ["Ask.", "43", "44.", "And so on."],
+        "labels": [True, None, False, None],
+        "roles": ["assistant", "tool", "assistant", "assistant"],
+    }
+    made = snapshot_import(project=project, kind="stepwise", name="steps", rows=[row])
+    sent = exports.snapshot_export(snapshot=made, shape="stepwise", split="train").content
+    (told,) = map(json.loads, b"".join(sent).splitlines())
+    assert told["prompt"] == "Why?\n\n"
+    assert told["completions"] == ["Ask.", "tool: 43\n\n44."]
+    assert told["labels"] == [True, False]
+
+
+def test_a_file_cannot_mean_two_things_by_its_labels(project: Project) -> None:
+    rows = [STEPS, STEPS | {"prompt": "So?", "labels": [1, -1]}]
+    with pytest.raises(DomainError, match="rows 1 and 2") as refused:
+        snapshot_import(project=project, kind="stepwise", name="both", rows=rows)
+    assert (refused.value.row, refused.value.field) == (2, "labels")
+
+
 @pytest.mark.parametrize(
     ("makes", "good", "bad", "field", "words"),
     [
@@ -295,6 +392,9 @@ def test_single_answers_say_whether_they_are_desirable_and_train_kto_alone(
             "label",
             "must be true or false",
         ),
+        ("stepwise", STEPS, STEPS | {"labels": [1]}, "labels", "1 labels for 2 steps"),
+        ("stepwise", STEPS, STEPS | {"labels": [1, "maybe"]}, "labels", "true, false or null"),
+        ("stepwise", STEPS, STEPS | {"labels": [None, None]}, "labels", "marks no step"),
         (
             "preferences",
             PAIRS[0],

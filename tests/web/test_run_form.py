@@ -59,7 +59,11 @@ def open_form(project, emil, signed_in):
 
 
 @pytest.mark.parametrize(
-    "kind", ["sft", "reward", "dpo", "kto", "ppo", "grpo", "generate", "evaluate", "drill"]
+    "kind",
+    [
+        *("sft", "reward", "process_reward", "dpo", "kto", "ppo", "grpo"),
+        *("generate", "evaluate", "drill"),
+    ],
 )
 def test_every_kind_has_a_form_with_every_field_of_its_recipe(open_form, kind):
     _, sent, page = open_form(kind)
@@ -442,7 +446,18 @@ def test_pasted_guardrails_are_checked_by_name(project):
     assert config_of(good)["guards"] == {"length": "stop"}
 
 
-KINDS = ["sft", "reward", "dpo", "kto", "ppo", "grpo", "generate", "evaluate", "assess"]
+KINDS = [
+    "sft",
+    "reward",
+    "process_reward",
+    "dpo",
+    "kto",
+    "ppo",
+    "grpo",
+    "generate",
+    "evaluate",
+    "assess",
+]
 
 
 @pytest.mark.parametrize("kind", ["reward", "ppo", "grpo"])

@@ -9,6 +9,7 @@ import regex
 
 from measures.regression import Compared, Standing, compared
 from workers.config.phrases import REFUSALS, Phrases, plain, refused
+from workers.config.rewards import FINAL_STATE
 from workers.config.suites import Check, read_check
 from workers.contract.events import Fault, RecipeError
 from workers.contract.reasons import in_words
@@ -104,11 +105,17 @@ def regression(
 
 
 def _check(row: Prompt) -> Check:
+    said = str(row.messages[-1]["content"])[:80]
     try:
-        return read_check(row.columns["check"], answer=row.answer)
+        check = read_check(row.columns["check"], answer=row.answer)
     except ValueError as error:
-        said = str(row.messages[-1]["content"])[:80]
         raise RecipeError("bad_check", Fault.DATA, f"the check of “{said}”: {error}") from None
+    if check.test == FINAL_STATE:
+        told = (
+            "a final state is that of a run with tools (kind grpo, environment), not of an answer"
+        )
+        raise RecipeError("bad_check", Fault.DATA, f"the check of “{said}”: {told}")
+    return check
 
 
 def _plain(one: Compared) -> dict[str, Any]:

@@ -26,12 +26,19 @@ from workers.config.judging import JudgeSettings
 from workers.config.parsing import SettingField, SettingsError, read, setting_fields
 from workers.config.policy import PPOSettings
 from workers.config.server import ServedModelSettings
-from workers.config.training import DPOSettings, KTOSettings, RewardSettings, SFTSettings
+from workers.config.training import (
+    DPOSettings,
+    KTOSettings,
+    ProcessRewardSettings,
+    RewardSettings,
+    SFTSettings,
+)
 from workers.rules.choices import guard_errors
 
 SETTINGS: dict[str, type] = {
     "sft": SFTSettings,
     "reward": RewardSettings,
+    "process_reward": ProcessRewardSettings,
     "dpo": DPOSettings,
     "kto": KTOSettings,
     "ppo": PPOSettings,
@@ -364,6 +371,27 @@ PRESETS: dict[str, dict[str, dict[str, object]]] = {
             "save_every": 50,
             "sample_prompts": 32,
             "sample_max_new_tokens": 256,
+        },
+    },
+    "process_reward": {
+        "demo": {
+            "learning_rate": 2e-4,
+            "batch_size": 16,
+            "epochs": 2,
+            "max_seconds": 60,
+            "max_length": 256,
+            "log_every": 5,
+            "eval_every": 20,
+            "save_every": 20,
+        },
+        "pretrained": {
+            "learning_rate": 5e-6,
+            "warmup_share": 0.1,
+            "batch_size": 64,
+            "epochs": 2,
+            "max_length": 2048,
+            "eval_every": 25,
+            "save_every": 50,
         },
     },
     "kto": {
@@ -716,6 +744,11 @@ PURPOSES: dict[str, dict[str, str]] = {
         "training; set the step size with care, it unlearns fast.",
         "orpo": "ORPO (experimental): all weights of a pretrained or lightly tuned model; imitates "
         "the chosen answers and pushes the rejected ones away at once.",
+    },
+    "process_reward": {
+        "demo": "Minutes on two processor cores, on the model of the SFT demo.",
+        "pretrained": "All weights of a pretrained causal model, up to about 1 B parameters on one "
+        "GPU: one or two passes.",
     },
     "kto": {
         "demo": "Minutes on two processor cores, on the model of the SFT demo.",

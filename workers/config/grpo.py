@@ -6,7 +6,10 @@ from typing import Any
 
 from workers.config.parsing import Section, option
 from workers.config.policy import OptimisedSettings
-from workers.config.rewards import reward_errors
+from workers.config.rewards import FINAL_STATE, reward_errors, verifiers_by
+
+NO_ENVIRONMENT, CALCULATOR, FILES = "none", "calculator", "files"
+OWN_TEMPLATE, PLAIN_TEMPLATE = "model", "plain"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +66,33 @@ class GRPOSettings(OptimisedSettings):
         "With rollout_engine vllm: the most that a token's loss is multiplied by for being "
         "likelier to the policy than to the vLLM that drew it.",
         minimum=1.0,
+        section=Section.ROLLOUTS,
+    )
+    # tools
+    environment: str = option(
+        NO_ENVIRONMENT,
+        "The world in which the policy acts by calling tools, over several turns. calculator: "
+        "arithmetic; files: a store of texts in memory, with the calculator. The prompts are tasks "
+        "whose check is a final_state; max_new_tokens is then for all turns of an answer, results "
+        "of tools included, and what tools wrote is never learnt.",
+        choices=(NO_ENVIRONMENT, CALCULATOR, FILES),
+        section=Section.ROLLOUTS,
+    )
+    max_tool_rounds: int = option(
+        8,
+        "With an environment: how often the tools answer before the policy must end. A policy that "
+        "still calls them then has no end.",
+        unit="rounds",
+        minimum=1,
+        maximum=64,
+        section=Section.ROLLOUTS,
+    )
+    tool_template: str = option(
+        OWN_TEMPLATE,
+        "With an environment: how tools, calls and results are written. model: by the model's own "
+        "chat template, which must know tools; plain: by a small template of Concord's, which "
+        "stays with the checkpoints. For models whose template knows no tools.",
+        choices=(OWN_TEMPLATE, PLAIN_TEMPLATE),
         section=Section.ROLLOUTS,
     )
     # reward
@@ -222,6 +252,7 @@ class GRPOSettings(OptimisedSettings):
                 errors.append("entropy_coef: rloo has no entropy bonus; leave it at 0")
         if self.rollout_engine == "vllm" and self.base_4bit:
             errors.append("rollout_engine: vllm draws with whole weights; switch base_4bit off")
+        errors += self._tool_errors()
         if self.verifier is not None:
             errors += [
                 text.replace("reward", "verifier", 1) for text in reward_errors(self.verifier)
@@ -229,6 +260,22 @@ class GRPOSettings(OptimisedSettings):
             if self.verifier.get("type") == "model":
                 errors.append("verifier.type: a model that is only asked is the input 'judge'")
         return errors + super().check()
+
+    @property
+    def with_tools(self) -> bool:
+        return self.environment != NO_ENVIRONMENT
+
+    def _tool_errors(self) -> list[str]:
+        if self.with_tools:
+            if self.rollout_engine == "vllm":
+                return ["rollout_engine: vllm calls no tools here; leave it at transformers"]
+            return []
+        return [
+            f"{path}: a final state is that of an environment; choose one"
+            for name in ("reward", "verifier")
+            if (source := getattr(self, name)) and not reward_errors(source)
+            for path in verifiers_by(FINAL_STATE, source, name)
+        ]
 
     @property
     def gradient_accumulation(self) -> int:

@@ -176,7 +176,8 @@ def expression_error(pattern: str) -> str | None:
 
 
 CODE = "code"
-CHECKS = ("exact", "number", "maths", CODE, "pattern", "order", "shape")
+FINAL_STATE = "final_state"
+CHECKS = ("exact", "number", "maths", CODE, "pattern", "order", "shape", FINAL_STATE)
 TAKEN = ("whole", "last_line", "boxed", "after", "match")
 
 
@@ -191,7 +192,8 @@ class VerifierSettings:
         "Python passes the tests in the prompt's answer, where the worker allows it; pattern: "
         "the prompt's answer is a regular expression that matches all of it; order: the prompt's "
         "answer is a list whose items must occur in that order; shape: JSON of this shape, "
-        "whatever the prompt.",
+        "whatever the prompt; final_state: the files and the answer that the prompt's check wants, "
+        "once a policy has acted in its environment.",
         choices=CHECKS,
     )
     take: str = option(
@@ -216,8 +218,8 @@ class VerifierSettings:
     )
     partial: bool = option(
         False,
-        "order: the share of pairs in the right order, code: the share of tests passed, between "
-        "wrong and score.",
+        "order: the share of pairs in the right order, code: the share of tests passed, "
+        "final_state: the share of files and answer that are right, between wrong and score.",
     )
     seconds: float = option(
         5.0,
@@ -513,14 +515,14 @@ def functions_named(config: Mapping[str, Any], where: str = "reward") -> list[tu
     ]
 
 
-def code_checks(config: Mapping[str, Any], where: str = "reward") -> list[str]:
-    """Paths of every check of a sound `reward` that runs the code of answers."""
+def verifiers_by(check: str, config: Mapping[str, Any], where: str = "reward") -> list[str]:
+    """Paths of every verifier of a sound `reward` that checks so; CODE runs the code of answers."""
     if config.get("type") == "verifier":
-        return [f"{where}.check"] if config.get("check") == CODE else []
+        return [f"{where}.check"] if config.get("check") == check else []
     return [
         found
         for i, part in enumerate(config.get("parts") or () if config.get("type") == "sum" else ())
-        for found in code_checks(part.get("source") or {}, f"{where}.parts[{i}].source")
+        for found in verifiers_by(check, part.get("source") or {}, f"{where}.parts[{i}].source")
     ]
 
 

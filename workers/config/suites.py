@@ -1,14 +1,16 @@
-"""The check that a prompt of a regression suite carries, as data. No torch.
+"""The check that a prompt carries: of a regression suite, or of a task with tools. No torch.
 
 `{"category": "arithmetic", "test": "number"}`: what an answer has to be, decided without a model.
+`{"category": "notes", "test": "final_state", "value": {"start": {…}, "files": {…}}}`: what a world
+begins with, and what it must look like once the policy has acted in it (docs/grpo.md).
 """
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from workers.config.rewards import expression_error
+from workers.config.rewards import FINAL_STATE, expression_error
 
 # test: (whether it compares with the row's `answer`, the type of its `value`, what passes)
 TESTS: dict[str, tuple[bool, type | None, str]] = {
@@ -20,6 +22,7 @@ TESTS: dict[str, tuple[bool, type | None, str]] = {
     "words_at_most": (False, int, "it has at most `value` words, and at least one"),
     "refuses": (False, None, "it has a phrase of refusal"),
     "answers": (False, None, "it says something and has no phrase of refusal"),
+    FINAL_STATE: (False, dict, "an object with start and files, of texts by name"),
 }
 _FIELDS = ("category", "test", "value")
 _LONGEST_CATEGORY = 60
@@ -30,6 +33,20 @@ class Check:
     category: str
     test: str
     value: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Files by name: those at the start, and what becomes of some of them (None: it must be gone).
+    A file that `files` does not name must be as it was."""
+
+    start: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str | None] = field(default_factory=dict)
+
+    def wanted(self) -> dict[str, str]:
+        """All files of the end."""
+        changed = {**self.start, **self.files}
+        return {name: text for name, text in changed.items() if text is not None}
 
 
 def read_check(given: Any, *, answer: Any) -> Check:
@@ -62,7 +79,24 @@ def read_check(given: Any, *, answer: Any) -> Check:
         raise ValueError("value must be at least 1")
     if test == "matches" and (told := expression_error(value)):
         raise ValueError(f"value {told}")
+    if test == FINAL_STATE:
+        value = _state(value, answer)
     return Check(category.strip(), test, value)
+
+
+def _state(value: Mapping[str, Any], answer: Any) -> State:
+    if unknown := sorted(set(value) - {"start", "files"}):
+        raise ValueError(f"value has {unknown[0]!r}, which is none of start, files")
+    for part, may_go in (("start", False), ("files", True)):
+        files = value.get(part, {})
+        if not isinstance(files, Mapping) or not all(
+            isinstance(text, str) or (text is None and may_go) for text in files.values()
+        ):
+            ending = ", or null for one that must be gone" if may_go else ""
+            raise ValueError(f"value.{part} must be texts by name{ending}")
+    if not value.get("files") and (answer is None or str(answer).strip() == ""):
+        raise ValueError(f"the test {FINAL_STATE} needs files, an answer or both")
+    return State(dict(value.get("start", {})), dict(value.get("files", {})))
 
 
 def _number(answer: Any) -> None:

@@ -1,4 +1,4 @@
-"""Settings of the trainings on fixed rows: `sft`, `reward`, `dpo` and `kto`."""
+"""Settings of the trainings on fixed rows: `sft`, `reward`, `process_reward`, `dpo`, `kto`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -626,3 +626,23 @@ class KTOSettings(SampledSettings):
                 "step needs at least 2 answers"
             )
         return errors
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessRewardSettings(TrainingSettings):
+    """A process reward model: is each step of a trajectory right? Binary cross-entropy at the end
+    of each marked step."""
+
+    base_model: str | None = option(
+        None,
+        "Hub id or folder of the causal language model to start from, when no checkpoint is an "
+        "input.",
+        section=Section.MODEL,
+    )
+    bootstrap_replicates: int = option(
+        2000,
+        "Resamples of whole trajectories behind each interval of the report.",
+        minimum=200,
+        maximum=20_000,
+        section=Section.BOOKKEEPING,
+    )

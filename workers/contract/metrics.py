@@ -304,6 +304,42 @@ METRICS = (
     Metric("reward/outlier_share", "Rewards clipped", "share", TRAINING),
     Metric("reward/blocked_share", "Answers that break a hard rule", "share", TRAINING),
     Metric("reward/cache_hit_rate", "Scores from the cache", "share", TRAINING),
+    Metric(
+        "tools/success_share",
+        "Final states that are right",
+        "share",
+        TRAINING,
+        about="By the task's own check, whatever is rewarded.",
+        leads=True,
+    ),
+    Metric(
+        "tools/call_frequency",
+        "Calls of tools",
+        "per answer",
+        TRAINING,
+        about="Calls that rise while final states do not get better are paid for.",
+        leads=True,
+    ),
+    Metric("tools/failure_frequency", "Calls that failed", "share of calls", TRAINING),
+    Metric(
+        "tools/illegal_share", "Calls of no tool, or with no fitting arguments", "share", TRAINING
+    ),
+    Metric("tools/turns", "Turns", "per answer", TRAINING),
+    Metric("tools/tokens", "Tokens, results of tools included", "tokens per answer", TRAINING),
+    Metric("tools/part_share", "Files and answers that are right", "share", TRAINING),
+    Metric("tools/form_share", "Answers of the right form", "share", TRAINING),
+    Metric(
+        "tools/named_only_share", "Answers with the right names and wrong texts", "share", TRAINING
+    ),
+    Metric(
+        "tools/check_read_share", "Answers whose tools read what is expected", "share", TRAINING
+    ),
+    Metric(
+        "tools/replay_apart_share",
+        "Answers that a fresh environment does not repeat",
+        "share",
+        TRAINING,
+    ),
     Metric("rollout/lag", "Age of the rollouts", "versions", TRAINING),
     Metric("rollout/age", "Age of the rollouts in steps", "optimizer steps", TRAINING),
     Metric(
@@ -624,6 +660,29 @@ METRICS = (
     Metric("eval/calibrated_mean", "Calibrated reward on fixed prompts", "0–1", EVALUATION),
     Metric("eval/response_length", "Length on fixed prompts", "tokens", EVALUATION),
     Metric("eval/ended_share", "Answers ended on fixed prompts", "share", EVALUATION),
+    Metric("steps/accuracy", "Accuracy of steps", "share", TRAINING, leads=True),
+    Metric(
+        "eval/steps/first_error_f1",
+        "F1 of first errors, held out",
+        "0–1",
+        EVALUATION,
+        about="Of finding the first error and of passing trajectories without one.",
+        leads=True,
+    ),
+    Metric("eval/steps/accuracy", "Accuracy of held-out steps", "share", EVALUATION, leads=True),
+    Metric("eval/steps/majority", "Held-out steps of the commoner label", "share", EVALUATION),
+    Metric("eval/steps/error_located", "First errors found exactly", "share", EVALUATION),
+    Metric("eval/steps/right_passed", "Right trajectories passed", "share", EVALUATION),
+    Metric("eval/steps/ece", "Calibration error of steps", "0–1", EVALUATION),
+    Metric("eval/steps/explained", "Entropy of the labels explained", "share", EVALUATION),
+    Metric(
+        "eval/steps/next_over_own",
+        "A changed step's effect on the next score over that on its own",
+        "×",
+        EVALUATION,
+        about="Far over 1, labels belong to the step before.",
+    ),
+    Metric("eval/success_share", "Right final states on fixed prompts", "share", EVALUATION),
     Metric("eval/canary_pairs", "Canary pairs", "pairs", EVALUATION),
     Metric("eval/reproducibility", "Largest change of a repeated score", "deviations", EVALUATION),
     Metric(
@@ -918,6 +977,10 @@ HEADLINES: dict[str, tuple[Headline, ...]] = {
     "reward": (
         Headline(("eval/accuracy",), unit="share of pairs"),
         Headline(("accuracy",), unit="share of pairs"),
+    ),
+    "process_reward": (
+        Headline(("eval/steps/first_error_f1",), "F1 of first errors", "held out"),
+        Headline(("eval/steps/accuracy",), "Accuracy of steps", "held out"),
     ),
     "dpo": (
         Headline(("eval/rewards/accuracies",), "Held-out accuracy", "share of pairs"),

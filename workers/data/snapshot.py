@@ -476,3 +476,40 @@ def _demonstration(row: dict[str, Any], where: str) -> Demonstration:
         raise _bad(where, "field 'messages' needs a question before the answer")
     prompt = _offered(messages[:-1], row, where)
     return Demonstration(prompt, answer_of(messages[-1:]), str(row.get("source") or ""))
+
+
+# Trajectories whose steps were judged one by one.
+
+STEP_ROLES = ("assistant", "tool", "user")
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedSteps:
+    """A prompt and the steps that followed, with whether each is right: None where nobody said, and
+    of every step that is not the assistant's."""
+
+    prompt: Messages
+    steps: tuple[str, ...]
+    roles: tuple[str, ...]  # of STEP_ROLES
+    labels: tuple[bool | None, ...]
+
+
+def read_judged_steps(folder: Path, split: str = TRAIN) -> list[JudgedSteps]:
+    return [_judged_steps(row, where) for row, where in _rows(folder, split)]
+
+
+def _judged_steps(row: dict[str, Any], where: str) -> JudgedSteps:
+    steps, labels = row.get("completions"), row.get("labels")
+    if not isinstance(steps, list) or not all(isinstance(one, str) for one in steps) or not steps:
+        raise _bad(where, "field 'completions' must be a list of texts, the steps")
+    if not isinstance(labels, list) or len(labels) != len(steps):
+        raise _bad(where, f"field 'labels' must have one label for each of the {len(steps)} steps")
+    if not all(one is None or isinstance(one, bool) for one in labels):
+        raise _bad(where, "field 'labels' must hold true, false or null")
+    roles = row.get("roles") or ["assistant"] * len(steps)
+    if not isinstance(roles, list) or len(roles) != len(steps) or set(roles) - set(STEP_ROLES):
+        raise _bad(where, f"field 'roles' must have one of {', '.join(STEP_ROLES)} for each step")
+    own = [y if role == "assistant" else None for y, role in zip(labels, roles, strict=True)]
+    return JudgedSteps(
+        _messages(row, "prompt", where, ends=("user",)), tuple(steps), tuple(roles), tuple(own)
+    )

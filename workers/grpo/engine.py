@@ -15,6 +15,7 @@ from trl.import_utils import is_vllm_available
 from workers.config.grpo import GRPOSettings
 from workers.contract.events import Fault, RecipeError
 from workers.contract.jobs import WHOLE_WEIGHTS, JobSpec
+from workers.environments.worlds import Episode
 
 
 def check_engine(spec: JobSpec, settings: GRPOSettings) -> None:
@@ -67,6 +68,9 @@ class Answers:
 
     ids: list[list[int]]
     logprobs: list[list[float | None]] | None = None
+    # Of answers with tools: 1 where the policy drew the token, and what was said and done.
+    learnt: list[list[int]] | None = None
+    episodes: list[Episode] | None = None
 
 
 class MergedWeights(nn.Module):

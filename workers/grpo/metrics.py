@@ -16,11 +16,13 @@ from workers.behaviour import behaviour_metrics
 from workers.config.grpo import GRPOSettings
 from workers.contract.events import Fault, RecipeError
 from workers.data.snapshot import as_drawn
+from workers.environments.worlds import Episode, replays
 from workers.models.invariants import check_finite
 from workers.ppo.distributed import by_first
 from workers.ppo.evaluation import Baseline
 from workers.rewards.model import threshold_of
 from workers.rewards.source import RewardSource, Scores
+from workers.rewards.verifier import final_state
 from workers.rl.losses import kl_k1, kl_k3, masked_sum
 
 # What a step's answers are worth: the function that TRL asks, and what it remembers of them.
@@ -94,14 +96,22 @@ class GroupReward:
         return threshold_of(self.source)
 
     def __call__(
-        self, prompts: list[Messages], completion_ids: list[list[int]], **_: Any
+        self,
+        prompts: list[Messages],
+        completion_ids: list[list[int]],
+        episodes: Sequence[Episode] | None = None,
+        **_: Any,
     ) -> list[float | None]:
         started = time.monotonic()
-        ended = [ids[-1] in self.stop for ids in completion_ids]
-        texts = [
-            as_drawn(str(self.tokenizer.decode(ids, skip_special_tokens=True)), end)
-            for ids, end in zip(completion_ids, ended, strict=True)
-        ]
+        texts: list[str]
+        if episodes is not None:
+            texts, ended = list(episodes), [one.ended for one in episodes]
+        else:
+            ended = [ids[-1] in self.stop for ids in completion_ids]
+            texts = [
+                as_drawn(str(self.tokenizer.decode(ids, skip_special_tokens=True)), end)
+                for ids, end in zip(completion_ids, ended, strict=True)
+            ]
         scores = _asked(self.source, prompts, texts, "the reward")
         masked = self.settings.mask_truncated  # what teaches nothing need not pay
         fee = 0.0 if masked else self.settings.missing_eos_penalty
@@ -235,16 +245,47 @@ def answer_metrics(
     return found
 
 
+def episode_metrics(episodes: Sequence[Episode], environment: str) -> MetricValues:
+    """Of answers in a world: what was called, what came of it, and whether the record is true."""
+    count, calls = len(episodes), [call for one in episodes for call in one.calls]
+    ends = [final_state(one.task, one) for one in episodes]
+    formed = [
+        one.ended
+        and bool(one.final)
+        and not one.malformed
+        and all(call.offered for call in one.calls)
+        for one in episodes
+    ]
+    read = [any(call.looked for call in one.calls) for one in episodes]
+    apart = [not replays(one, environment) for one in episodes]
+    return {
+        "tools/call_frequency": len(calls) / count,
+        "tools/failure_frequency": sum(call.error for call in calls) / max(1, len(calls)),
+        "tools/illegal_share": sum(not call.offered for call in calls) / max(1, len(calls)),
+        "tools/turns": sum(one.turns for one in episodes) / count,
+        "tools/tokens": sum(one.all_tokens for one in episodes) / count,
+        "tools/success_share": sum(end.right for end in ends) / count,
+        "tools/part_share": sum(end.share for end in ends) / count,
+        "tools/named_only_share": sum(end.named_only for end in ends) / count,
+        "tools/form_share": sum(formed) / count,
+        "tools/check_read_share": sum(read) / count,
+        "tools/replay_apart_share": sum(apart) / count,
+    }
+
+
 def _against(baseline: Baseline, judged: Judged) -> MetricValues:
     """The answers beside the reference's before the first step."""
     calibrated = torch.tensor(baseline.calibrated(judged.scores.values))
     count = len(calibrated)
-    return {
+    found: MetricValues = {
         "reward/calibrated_mean": float(calibrated.mean()),
         "reward/calibrated_std": float(calibrated.std()),
         "reward/above_baseline_share": sum(v > baseline.high for v in judged.scores.values) / count,
-        "response/length_ratio": sum(judged.lengths) / count / baseline.length,
     }
+    if not any(isinstance(text, Episode) for text in judged.texts):
+        # Who learns to call tools writes more; what that costs is measured against final states.
+        found["response/length_ratio"] = sum(judged.lengths) / count / baseline.length
+    return found
 
 
 # How the fields of `UpdateSums` are joined that do not add up.

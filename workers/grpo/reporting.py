@@ -173,7 +173,7 @@ def ask_people(context: RunContext, judged: Judged, *, threshold: float | None, 
             ReviewRequested(
                 step=step,
                 prompt=list(judged.prompts[i]),
-                response=judged.texts[i],
+                response=str(judged.texts[i]),
                 reason=reason,
             )
         )
@@ -201,7 +201,7 @@ def _sampled(judged: Judged, i: int, *, bucket: str, step: int) -> Sample:
         step=step,
         bucket=bucket,
         prompt=list(judged.prompts[i]),
-        response=judged.texts[i],
+        response=str(judged.texts[i]),
         reward=judged.scores.values[i],
         parts=parts,
         tokens=judged.lengths[i],

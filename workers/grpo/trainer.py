@@ -13,8 +13,9 @@ call the model. What else TRL 1.16 would do, and why not:
 - its order of prompts begins again with each pass, and a resumed run would repeat the first one;
 - its checkpoints hold adapters only, which no other program can load by themselves.
 
-Its hooks for drawing (`rollout_func`) leave it the old log-probabilities and the shares of ranks,
-so answers, rewards and advantages are made here.
+Its hooks for drawing (`rollout_func`, `tools`, `environment_factory`) leave it the old
+log-probabilities and the shares of ranks, so answers, rewards and advantages are made here. With
+tools its loss gets the mask of what they wrote by the name that it reads, `tool_mask`.
 """
 
 import time
@@ -34,6 +35,7 @@ from workers import ranks
 from workers.behaviour import Watch
 from workers.config.grpo import GRPOSettings
 from workers.data.batches import encode_prompt, pad_left, pad_right
+from workers.environments.worlds import Episode
 from workers.grpo.engine import Answers, MergedWeights
 from workers.grpo.metrics import (
     GroupReward,
@@ -42,6 +44,7 @@ from workers.grpo.metrics import (
     UpdateSums,
     answer_metrics,
     averaged,
+    episode_metrics,
     group_advantages,
 )
 from workers.layouts.gathered import is_split
@@ -49,10 +52,11 @@ from workers.models import invariants
 from workers.models.forward import LOGITS_CHUNK, Reference, score_responses
 from workers.models.loading import stop_ids
 from workers.models.lora import body_of
-from workers.ppo.evaluation import Baseline
+from workers.ppo.evaluation import Baseline, spoken
 from workers.rl.losses import importance_metrics, importance_weights, masked_sum
-from workers.rollouts.drawing import PromptOrder
+from workers.rollouts.drawing import Draw, PromptOrder
 from workers.rollouts.local import Sampling, derive_seed, generate
+from workers.rollouts.tools import ToolRollouts
 from workers.trainers.trainer_bridge import BelowTRL, OverTRL, alone
 
 if TYPE_CHECKING:
@@ -67,13 +71,19 @@ if TYPE_CHECKING:
 # them takes that mean; answers are drawn and looked at with all weights on every rank.
 
 
+def learnt(inputs: Mapping[str, Any]) -> Tensor:
+    """[B, R] 1 = a token that the loss may read: of an answer, and not written by a tool."""
+    mask: Tensor = inputs["completion_mask"]
+    return mask * inputs["tool_mask"] if "tool_mask" in inputs else mask
+
+
 def own_rows(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], float, float]:
     """This rank's rows of a forward pass, their share of its rows, and their share of its tokens.
     A rank without any takes one that counts nothing."""
     if ranks.world() == 1:
         return dict(inputs), 1.0, 1.0
     world, rank = ranks.world(), ranks.rank()
-    mask: Tensor = inputs["completion_mask"]
+    mask = learnt(inputs)
     count = len(mask)
     rows = torch.arange(rank, count, world, device=mask.device)
     taken = len(rows)
@@ -83,7 +93,7 @@ def own_rows(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], float, float]:
         name: value[rows] if isinstance(value, Tensor) and value.dim() else value
         for name, value in inputs.items()
     }
-    tokens = float(own["completion_mask"].sum()) if taken else 0.0
+    tokens = float(learnt(own).sum()) if taken else 0.0
     return own, taken / count, tokens / max(1.0, float(mask.sum()))
 
 
@@ -100,6 +110,14 @@ def average_gradients(model: nn.Module) -> None:
     parts = (total / ranks.world()).split([gradient.numel() for gradient in gradients])
     for gradient, part in zip(gradients, parts, strict=True):
         gradient.copy_(part.view_as(gradient))
+
+
+def own_tokens(drawn: Answers) -> list[list[int]]:
+    """The tokens that the policy drew, without those that tools wrote."""
+    if drawn.learnt is None:
+        return drawn.ids
+    both = zip(drawn.ids, drawn.learnt, strict=True)
+    return [[one for one, own in zip(ids, mask, strict=True) if own] for ids, mask in both]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +152,7 @@ class GroupTrainer(OverTRL):
         evaluation: Callable[[], dict[str, float]],
         baseline: Baseline | None,
         watch: Watch,
+        rollouts: ToolRollouts | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -142,6 +161,7 @@ class GroupTrainer(OverTRL):
         self.evaluation = evaluation
         self.baseline = baseline
         self.watch = watch
+        self.rollouts = rollouts
         self.policy = body_of(self.model)
         self.reference = reference
         self.ends = list(stop_ids(self.policy, self.processing_class))
@@ -188,7 +208,11 @@ class GroupTrainer(OverTRL):
         keys = [repr(prompt) for prompt in prompts]
         for key, prompt in zip(keys, prompts, strict=True):
             if key not in self.known_ids:
-                self.known_ids[key] = encode_prompt(self.processing_class, prompt)
+                self.known_ids[key] = (
+                    self.rollouts.encode(prompt)
+                    if self.rollouts
+                    else encode_prompt(self.processing_class, prompt)
+                )
         return [self.known_ids[key] for key in keys]
 
     def answer(self, prompt_ids: Sequence[list[int]]) -> Answers:
@@ -203,12 +227,13 @@ class GroupTrainer(OverTRL):
 
     def by_policy(self, prompt_ids: Sequence[list[int]]) -> Answers:
         """Ranks draw chunks in turns."""
-        drawn: dict[int, list[list[int]]] = {}
+        drawn: dict[int, list[tuple[list[int], list[int], str]]] = {}
+        draw: Draw = self.rollouts or generate
         chunk = self.settings.rollout_chunk
         for start in range(ranks.rank() * chunk, len(prompt_ids), ranks.world() * chunk):
             seed = derive_seed(self.args.seed, "rollout", self.state.global_step, start)
             with self.in_precision():
-                responses = generate(
+                responses = draw(
                     self.policy,
                     self.processing_class,
                     prompt_ids[start : start + chunk],
@@ -220,12 +245,23 @@ class GroupTrainer(OverTRL):
                     stop=self.ends,
                 )
             drawn[start] = [
-                ids[mask.bool()].tolist()
-                for ids, mask in zip(responses.response_ids, responses.response_mask, strict=True)
+                (ids[mask.bool()].tolist(), own[mask.bool()].tolist(), text)
+                for ids, mask, own, text in zip(
+                    responses.response_ids,
+                    responses.response_mask,
+                    responses.drawn_mask,
+                    responses.texts,
+                    strict=True,
+                )
             ]
         for told in ranks.gathered(drawn):
             drawn |= told
-        return Answers([answer for start in sorted(drawn) for answer in drawn[start]])
+        rows = [row for start in sorted(drawn) for row in drawn[start]]
+        ids = [row[0] for row in rows]
+        if self.rollouts is None:
+            return Answers(ids)
+        episodes = [text for *_, text in rows if isinstance(text, Episode)]
+        return Answers(ids, learnt=[row[1] for row in rows], episodes=episodes)
 
     def by_engine(self, prompt_ids: Sequence[list[int]]) -> Answers:
         """By TRL's vLLM beside this rank, which is given the weights first; ranks take groups in
@@ -276,7 +312,9 @@ class GroupTrainer(OverTRL):
         prompt_ids = self.prompt_ids(prompts)
         drawn = self.answer(prompt_ids)
         answers = drawn.ids
-        rewards = self.reward(prompts=prompts, completion_ids=answers)
+        rewards = self.reward(
+            prompts=prompts, completion_ids=own_tokens(drawn), episodes=drawn.episodes
+        )
         self.seconds["reward"] += self.reward.seconds
         judged = self.reward.last
         assert judged is not None  # noqa: S101 — the answers were just judged
@@ -287,11 +325,14 @@ class GroupTrainer(OverTRL):
         ids, mask = sequences[2:]
         if self.settings.mask_truncated:
             mask[~torch.tensor(judged.ended, device=device)] = 0
-        full = mask.bool().any(1) if self.settings.mask_truncated else slice(None)
-        invariants.check_mask(mask[full], ids[full], tuple(self.ends))
-        found = dict(
-            zip(NAMES, sequences, strict=True),
-        )
+        found: dict[str, Tensor] = dict(zip(NAMES, sequences, strict=True))
+        if drawn.learnt is not None and drawn.episodes is not None:
+            found["tool_mask"] = pad_right(drawn.learnt, 0)[0].to(device)
+            invariants.check_tool_mask(learnt(found), [one.tokens for one in drawn.episodes], mask)
+        else:
+            full = mask.bool().any(1) if self.settings.mask_truncated else slice(None)
+            invariants.check_mask(mask[full], ids[full], tuple(self.ends))
+        mask = learnt(found)
         found["ref_per_token_logps"] = self.reference_logprobs(sequences)
         fresh = self.state.global_step == 0 and not self.settings.reference_differs
         if self.settings.update_epochs > 1 or fresh or self.prices_answers or self.use_vllm:
@@ -315,10 +356,12 @@ class GroupTrainer(OverTRL):
         if self.settings.update_epochs == 1:
             found.pop("old_per_token_logps", None)  # the policy that learns is the one that drew
         found["num_items_in_batch"] = mask.sum()
+        said = [spoken(text) for text in judged.texts]
         self.drawn.append(
             answer_metrics(judged, self.settings.group_size, ids, mask, self.baseline)
-            | self.watch.look(judged.texts, judged.scores.values, judged.lengths)
+            | self.watch.look(said, judged.scores.values, judged.lengths)
             | corrections
+            | (episode_metrics(drawn.episodes, self.settings.environment) if drawn.episodes else {})
         )
         return found
 
@@ -469,7 +512,7 @@ class GroupTrainer(OverTRL):
         """What a forward pass says about the update; breaks the run where its first step is not
         one of the policy that drew."""
         logprobs, entropy = seen.log_probs.detach(), seen.entropy.detach()
-        ref, mask = inputs["ref_per_token_logps"], inputs["completion_mask"]
+        ref, mask = inputs["ref_per_token_logps"], learnt(inputs)
         old = inputs.get("old_per_token_logps", logprobs)
         fresh = self.state.global_step % self.settings.update_epochs == 0
         if fresh and mask.any():
@@ -586,7 +629,7 @@ class LeaveOneOutTrainer(GroupTrainer, RLOOTrainer, BelowTRL):
         silent, size = judged.silent(self.settings.group_size), self.settings.group_size
         if self.prices_answers:
             nats = drawn["old_per_token_logps"] - drawn["ref_per_token_logps"]
-            cost = self.settings.kl_coef * masked_sum(nats, drawn["completion_mask"], 1)
+            cost = self.settings.kl_coef * masked_sum(nats, learnt(drawn), 1)
             rewards = rewards - cost
             counts = judged.grouped(judged.counts, size)
             priced = rewards.nan_to_num().view(-1, size).cpu().numpy()
@@ -604,6 +647,7 @@ class LeaveOneOutTrainer(GroupTrainer, RLOOTrainer, BelowTRL):
 
     def trl_loss(self, seen: Seen, inputs: dict[str, Any], rows: float, tokens: float) -> Tensor:
         old = inputs.get("old_per_token_logps", seen.log_probs.detach())
-        read = inputs | {"old_logps": masked_sum(old, inputs["completion_mask"], 1)}
+        mask = learnt(inputs)  # TRL's own knows no tools, and reads this mask alone
+        read = inputs | {"completion_mask": mask, "old_logps": masked_sum(old, mask, 1)}
         loss: Tensor = RLOOTrainer.compute_loss(self, lambda **_: seen, read)
         return loss * (rows / self.settings.gradient_accumulation)

@@ -76,6 +76,21 @@ def check_mask(mask: Tensor, response_ids: Tensor, stop: tuple[int, ...]) -> Non
             )
 
 
+def check_tool_mask(learnt: Tensor, drawn: Sequence[int], mask: Tensor) -> None:
+    """No token that a tool wrote is learnt: of each answer exactly as many tokens as the policy
+    drew, counted turn by turn while it drew them; none of an answer that is masked whole.
+    learnt, mask [B, R]; drawn [B]."""
+    for row, (marks, count, real) in enumerate(
+        zip(learnt.sum(1).tolist(), drawn, mask.any(1).tolist(), strict=True)
+    ):
+        if real and marks != count:
+            raise _violation(
+                "tool_mask",
+                f"response {row}: the loss mask covers {marks} tokens and the policy drew {count}: "
+                "it would be credited with what tools wrote",
+            )
+
+
 def check_first_ratio(logprobs: Tensor, old_logprobs: Tensor, mask: Tensor) -> None:
     """Before the first step of an update the policy is the one that sampled. [B, R] × 3."""
     distance = float(masked_mean((logprobs - old_logprobs).abs(), mask))

@@ -18,9 +18,12 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn import functional
 from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    MODEL_FOR_MASKED_LM_MAPPING,
     AutoConfig,
     AutoModelForCausalLM,
     AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
     AutoTokenizer,
     BitsAndBytesConfig,
     GenerationConfig,
@@ -298,12 +301,53 @@ def load_scorer(
 
     The head pools the last token that is not padding, so the model must know the pad token.
     """
+    _refuse_step_scorer(source)
     place = device or pick_device()
     model = _kept(AutoModelForSequenceClassification, source, keep, place, num_labels=1)
     model.config.get_text_config().pad_token_id = tokenizer.pad_token_id
     model.config.pad_token_id = tokenizer.pad_token_id
     disable_dropout(model, dropout or 0.0)
     return model
+
+
+STEP_SCORER = "ForTokenClassification"  # ends the name of its architecture
+
+
+def load_step_scorer(
+    source: str | Path, tokenizer: PreTrainedTokenizerBase, *, keep: Keep = WHOLE
+) -> PreTrainedModel:
+    """A process reward model: one score for each token, of which those at the ends of steps count.
+    Raises `RecipeError` (not_causal) for a model that reads a step with those behind it: in use
+    they are not there yet."""
+    config = read_config(source)
+    causal = type(config) in MODEL_FOR_CAUSAL_LM_MAPPING
+    both_ways = type(config) in MODEL_FOR_MASKED_LM_MAPPING and not getattr(
+        config, "is_decoder", False
+    )
+    if not causal or both_ways:
+        raise RecipeError(
+            "not_causal",
+            Fault.CONFIGURATION,
+            f"model '{Path(source).name}' reads in both directions: a step would be judged by the "
+            "steps behind it. Start from a causal language model.",
+        )
+    model = _kept(AutoModelForTokenClassification, source, keep, pick_device(), num_labels=1)
+    model.config.get_text_config().pad_token_id = tokenizer.pad_token_id
+    model.config.pad_token_id = tokenizer.pad_token_id
+    disable_dropout(model)
+    return model
+
+
+def _refuse_step_scorer(source: str | Path) -> None:
+    """A process reward model has no score of a whole answer: loaded as one, a head of noise."""
+    named = getattr(read_config(source), "architectures", None) or ()
+    if any(name.endswith(STEP_SCORER) for name in named):
+        raise RecipeError(
+            "process_reward_model",
+            Fault.CONFIGURATION,
+            f"model '{Path(source).name}' is a process reward model: it scores single steps, and "
+            "no whole answer. Choose a reward model.",
+        )
 
 
 def _kept(

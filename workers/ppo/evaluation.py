@@ -16,6 +16,7 @@ from workers.config.policy import OptimisedSettings, PPOSettings
 from workers.context import RunContext
 from workers.contract.events import ReviewRequested, Sample, disagreement_reason
 from workers.data.snapshot import Preference, as_drawn
+from workers.environments.worlds import Episode
 from workers.models.forward import Reference
 from workers.ppo.distributed import by_first
 from workers.ppo.rollout import Rollout
@@ -23,8 +24,8 @@ from workers.ppo.setup import Prompts
 from workers.rewards.build import without_cache
 from workers.rewards.source import RewardSource, Scores, calibrate
 from workers.rl.losses import masked_sum
-from workers.rollouts.drawing import Answer, answer
-from workers.rollouts.local import Sampling, derive_seed
+from workers.rollouts.drawing import Answer, Draw, answer
+from workers.rollouts.local import Sampling, derive_seed, generate
 from workers.samples import AuditSample, blocked_answers, known_pairs, pick, publish
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ def measure_baseline(
     seed: int,
     watch: Watch | None = None,
     temperature: float | None = None,
+    draw: Draw = generate,
 ) -> Baseline | None:
     """`baseline_answers` answers to each evaluation prompt, scored; None where none are wanted.
     What `watch` counts is counted in them too. `temperature`: of the reward model, by its
@@ -101,13 +103,20 @@ def measure_baseline(
     messages = [row for row in prompts.messages for _ in range(draws)]
     with reference.weights() as model:
         answers = answer(
-            model, tokenizer, ids, sampling, batch_size=settings.rollout_chunk, by_ranks=True
+            model,
+            tokenizer,
+            ids,
+            sampling,
+            batch_size=settings.rollout_chunk,
+            by_ranks=True,
+            draw=draw,
         )
     texts = [given.text for given in answers]
-    few = min(KEPT, len(texts))
+    # An episode is more than its text, so it cannot be scored again from a checkpoint.
+    few = 0 if any(isinstance(text, Episode) for text in texts) else min(KEPT, len(texts))
     places = [j * len(texts) // few for j in range(few)]
     kept = [(messages[i], texts[i], answers[i].ended) for i in places]
-    behaviour = watch.reference(texts) if watch else {}
+    behaviour = watch.reference([spoken(text) for text in texts]) if watch else {}
 
     def scored() -> Baseline:
         scores = np.array(reward.score(messages, texts).values)
@@ -121,9 +130,14 @@ def measure_baseline(
             kept=kept,
             behaviour=behaviour,
         )
-        return replace(found, kept_scores=found.score_kept(reward))
+        return replace(found, kept_scores=found.score_kept(reward) if kept else [])
 
     return by_first(scored)
+
+
+def spoken(text: str) -> str:
+    """What the policy itself said: of an episode without calls and results."""
+    return text.spoken if isinstance(text, Episode) else text
 
 
 # Questions to the reward whose answer is known, asked again at every evaluation.
@@ -250,13 +264,16 @@ def evaluate(
     baseline: Baseline | None = None,
     probes: RewardProbes | None = None,
     deviation: float = 0.0,
+    draw: Draw = generate,
 ) -> Evaluation:
     """Answer `prompts`, always with the same seed, so that only the policy differs; ask the reward
     what `probes` know. `deviation` is that of the raw scores so far."""
     sampling = Sampling(
         settings.max_new_tokens, temperature=settings.temperature, seed=derive_seed(seed, "eval")
     )
-    answers = answer(policy, tokenizer, prompts.ids, sampling, reference=reference, by_ranks=True)
+    answers = answer(
+        policy, tokenizer, prompts.ids, sampling, reference=reference, by_ranks=True, draw=draw
+    )
     texts = [given.text for given in answers]
 
     def judged() -> Evaluation:
@@ -336,6 +353,7 @@ def audit(
     settings: OptimisedSettings,
     *,
     step: int,
+    draw: Draw = generate,
 ) -> None:
     """Highest, lowest and random rewards of the last evaluation, beside the reference's answers."""
     picked = pick(evaluation.scores.values, settings.audit_samples, seed=context.spec.seed)
@@ -346,7 +364,7 @@ def audit(
         seed=derive_seed(context.spec.seed, "baseline"),
     )
     with reference.weights() as model:
-        given = answer(model, tokenizer, ids, sampling, by_ranks=True)
+        given = answer(model, tokenizer, ids, sampling, by_ranks=True, draw=draw)
     baselines = [one.text for one in given]
     if not ranks.is_first():
         return  # which alone asks the reward and writes
@@ -363,12 +381,12 @@ def audit(
             AuditSample(
                 bucket=bucket,
                 prompt=prompt,
-                response=shown.text,
+                response=str(shown.text),
                 reward=evaluation.scores.values[i],
                 parts=parts,
                 kl=shown.kl,
                 tokens=shown.tokens,
-                baseline=text,
+                baseline=str(text),
                 baseline_reward=score,
             )
         )

@@ -211,10 +211,15 @@ def set_learning_rate(
 
 
 def read_training_prompts(
-    folder: Path, tokenizer: PreTrainedTokenizerBase, settings: OptimisedSettings
+    folder: Path,
+    tokenizer: PreTrainedTokenizerBase,
+    settings: OptimisedSettings,
+    *,
+    encode: Callable[[Messages], list[int]] | None = None,
 ) -> Prompts:
-    """The prompts of the training file; `RecipeError` (no_rows) when none fits."""
-    return _fitting(read_prompts(folder, TRAIN), tokenizer, settings)
+    """The prompts of the training file; `RecipeError` (no_rows) when none fits. `encode` in place
+    of the tokenizer's own template, where more than the prompt is told."""
+    return _fitting(read_prompts(folder, TRAIN), tokenizer, settings, encode)
 
 
 def read_evaluation_prompts(
@@ -223,10 +228,11 @@ def read_evaluation_prompts(
     settings: "OptimisedSettings | AskingSettings",
     *,
     seed: int,
+    encode: Callable[[Messages], list[int]] | None = None,
 ) -> Prompts:
     """A fixed, seeded choice: from the evaluation files, else from the training file. Without a
     tokenizer all prompts are taken and have no ids."""
-    prompts = _fitting(read_held_out_prompts(folder), tokenizer, settings)
+    prompts = _fitting(read_held_out_prompts(folder), tokenizer, settings, encode)
     chosen = choose(len(prompts), settings.eval_prompts, derive_seed(seed, "evaluation"))
     messages, ids = prompts.at(chosen)
     return Prompts(messages, ids, prompts.left_out)
@@ -236,12 +242,18 @@ def _fitting(
     rows: list[Prompt],
     tokenizer: PreTrainedTokenizerBase | None,
     settings: "OptimisedSettings | AskingSettings",
+    encode: Callable[[Messages], list[int]] | None = None,
 ) -> Prompts:
     if tokenizer is None:
         return Prompts([row.messages for row in rows], [[] for _ in rows], 0)
-    messages, ids = encode_fitting(
-        tokenizer, [row.messages for row in rows], settings.max_prompt_length
-    )
+    if encode is None:
+        messages, ids = encode_fitting(
+            tokenizer, [row.messages for row in rows], settings.max_prompt_length
+        )
+    else:
+        both = [(row.messages, encode(row.messages)) for row in rows]
+        fitting = [(said, ids) for said, ids in both if len(ids) <= settings.max_prompt_length]
+        messages, ids = [said for said, _ in fitting], [ids for _, ids in fitting]
     if not ids:
         raise RecipeError(
             "no_rows", Fault.DATA, "no prompt is left: all are longer than max_prompt_length"

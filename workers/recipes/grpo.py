@@ -9,11 +9,14 @@ mean of its group; push the policy towards what was better than its group, less 
 against the reference. No critic. Source: Shao et al. 2024 (DeepSeekMath), section 4; with
 verifiable rewards this is RLVR (Lambert et al. 2024, Tülu 3). GSPO (Zheng et al. 2025) is the
 setting `importance_sampling_level: sequence`, RLOO (Ahmadian et al. 2024) `loss_type: rloo`. The
-update is TRL's; what of TRL is replaced, and why, stands in workers/grpo/trainer.py.
+update is TRL's; what of TRL is replaced, and why, stands in workers/grpo/trainer.py. With an
+`environment` an answer has several turns, in which the policy calls tools
+(workers/rollouts/tools.py), and the prompts are tasks whose final state is checked.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from datasets import Dataset
@@ -25,6 +28,8 @@ from workers.behaviour import Histograms, Watch, make_watch
 from workers.config.grpo import GRPOSettings
 from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
+from workers.data.snapshot import TRAIN, evaluation_splits, read_prompts
+from workers.environments.worlds import Episode, tasks_of
 from workers.grpo.engine import check_engine, engine_arguments
 from workers.grpo.metrics import GroupReward
 from workers.grpo.reporting import GroupReporter, ask_people, sample, tell_silence
@@ -46,6 +51,10 @@ from workers.ppo.setup import Prompts, read_evaluation_prompts, read_training_pr
 from workers.preflight.findings import Parts, Report
 from workers.preflight.minimal import settings_of
 from workers.rewards.build import build_judge, build_reward
+from workers.rewards.verifier import final_state
+from workers.rollouts.drawing import Draw
+from workers.rollouts.local import generate
+from workers.rollouts.tools import ToolRollouts, prepare_tokenizer
 from workers.trainers.trainer_bridge import train, trainer_arguments
 
 CONFIG = GRPOSettings
@@ -59,9 +68,11 @@ def run(context: RunContext) -> dict[str, Any]:
     set_seed(context.spec.seed)
     models = load_models(context, settings)
     folder = context.input_path("prompts")
-    prompts = read_training_prompts(folder, models.tokenizer, settings)
+    tools = make_tools(folder, models.tokenizer, settings)
+    encode = tools.encode if tools else None
+    prompts = read_training_prompts(folder, models.tokenizer, settings, encode=encode)
     eval_prompts = read_evaluation_prompts(
-        folder, models.tokenizer, settings, seed=context.spec.seed
+        folder, models.tokenizer, settings, seed=context.spec.seed, encode=encode
     )
     reward = make_reward(context, settings, models)
     config = trl_config(context, settings, models)  # where several ranks meet
@@ -69,7 +80,7 @@ def run(context: RunContext) -> dict[str, Any]:
     if settings.preflight:
         return {"step": 0, "preflight": looked.summary() if looked else None}
     watch, probes = make_watch(context, settings), read_probes(context)
-    outside = Outside(context, settings, models, reward, eval_prompts, watch, probes)
+    outside = Outside(context, settings, models, reward, eval_prompts, watch, probes, tools)
     reporter = GroupReporter(context, settings, outside.on_step)
     outside.begin(reporter)
     of_loss: type[GroupTrainer] = LeaveOneOutTrainer if settings.loss_type == "rloo" else Trainer
@@ -86,6 +97,7 @@ def run(context: RunContext) -> dict[str, Any]:
         evaluation=outside.evaluate,
         baseline=outside.baseline,
         watch=watch,
+        rollouts=tools,
     )
     train(context, trainer)
     models.reference.check()
@@ -102,6 +114,19 @@ def run(context: RunContext) -> dict[str, Any]:
         "first": outside.first.metrics() if outside.first else {},
         "last": outside.last.metrics() if outside.last else {},
     }
+
+
+def make_tools(
+    folder: Path, tokenizer: PreTrainedTokenizerBase, settings: GRPOSettings
+) -> ToolRollouts | None:
+    """Rollouts in the environment that the settings name. Raises `RecipeError` where the tokenizer
+    cannot write calls, or a prompt is no task."""
+    if not settings.with_tools:
+        return None
+    prepare_tokenizer(tokenizer, settings)
+    splits = [TRAIN, *evaluation_splits(folder)]
+    rows = [row for split in splits for row in read_prompts(folder, split)]
+    return ToolRollouts(tokenizer, tasks_of(rows, settings.environment), settings)
 
 
 def look_before(
@@ -126,7 +151,8 @@ def look_before(
             prompt_ids=prompts.ids,
             left_out=prompts.left_out,
             eval_prompts=eval_prompts.messages,
-            reward=reward.source,
+            # What it is asked on is drawn in one turn, in which no task of an environment is done.
+            reward=None if settings.with_tools else reward.source,
         ),
     )
 
@@ -235,6 +261,7 @@ class Outside:
     prompts: Prompts
     watch: Watch
     probes: RewardProbes
+    tools: ToolRollouts | None = None
     histograms: Histograms = field(default_factory=Histograms)
     baseline: Baseline | None = None
     silent: bool = False  # whether the last step taught nothing
@@ -258,6 +285,7 @@ class Outside:
             seed=self.context.spec.seed,
             watch=self.watch,
             temperature=self.context.spec.reward_temperature,
+            draw=self.draw,
         )
         reporter.mark = self.baseline.to_json() if self.baseline else None
         if self.baseline:
@@ -277,11 +305,21 @@ class Outside:
             baseline=self.baseline,
             probes=self.probes,
             deviation=self.watch.deviation,
+            draw=self.draw,
         )
         if self.first is None and self.context.spec.resume is None:
             self.spread(0, self.last.scores.values, [one.tokens for one in self.last.answers])
         self.first = self.first or self.last
-        return {name.replace("eval/", "eval_"): v for name, v in self.last.all_metrics().items()}
+        found = self.last.all_metrics()
+        episodes = [one.text for one in self.last.answers if isinstance(one.text, Episode)]
+        if episodes:
+            ends = [final_state(one.task, one) for one in episodes]
+            found["eval/success_share"] = sum(end.right for end in ends) / len(ends)
+        return {name.replace("eval/", "eval_"): v for name, v in found.items()}
+
+    @property
+    def draw(self) -> Draw:
+        return self.tools or generate
 
     def spread(self, step: int, scores: Sequence[float], lengths: Sequence[float]) -> None:
         """How scores and lengths lay, on bins that stay the same."""
@@ -317,6 +355,7 @@ class Outside:
             self.reward.source,
             self.settings,
             step=step,
+            draw=self.draw,
         )
 
 

@@ -1,7 +1,8 @@
 """Verifiable rewards: responses checked against what is known to be right.
 
-The right answer belongs to the prompt: the field `answer` of its row in the snapshot of prompts. A
-source is asked with prompts and responses alone, so it carries the answers, by prompt.
+The right answer belongs to the prompt: the field `answer` of its row in the snapshot of prompts, or
+`check` where it is the final state of an environment. A source is asked with prompts and responses
+alone, so it carries the answers, by prompt.
 """
 
 import json
@@ -13,6 +14,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from fractions import Fraction
 from importlib.util import find_spec
 from itertools import combinations, pairwise
@@ -22,9 +24,11 @@ from typing import Any
 import regex
 
 from measures.messages import Messages
-from workers.config.rewards import BLOCK, PENALISE, VerifierSettings
+from workers.config.grpo import FILES
+from workers.config.rewards import BLOCK, FINAL_STATE, PENALISE, VerifierSettings
 from workers.contract.events import Fault, RecipeError
 from workers.data.snapshot import Prompt, prompt_key
+from workers.environments.worlds import Episode, Task, tasks_of
 from workers.rewards.code_process import AT_ONCE, NO_CODE, CodeRunner, Ran, read_tests
 from workers.rewards.rules import (
     Expression,
@@ -53,7 +57,11 @@ class Verifier:
         self._checks: dict[str, Callable[[str], Verdict | Ran]] = {}
         self._process: MathsProcess | None = None
         self._runner: CodeRunner | None = None
-        if settings.needs_answers:
+        if settings.check_ == FINAL_STATE:
+            self._checks = {
+                key: self._ended_as(task) for key, task in tasks_of(prompts, FILES).items()
+            }
+        elif settings.needs_answers:
             self._checks = self._prepared(list(prompts), where)
 
     def score(self, prompts: Sequence[Messages], responses: Sequence[str]) -> Scores:
@@ -75,8 +83,17 @@ class Verifier:
             values, parts, reviews=reviews, blocked=wrong if hard else None, reasons=reasons
         )
 
+    def _ended_as(self, task: Task) -> Callable[[str], Verdict]:
+        def check(response: str) -> Verdict:
+            state = final_state(task, response)
+            return state.share if self._settings.partial else float(state.right)
+
+        return check
+
     @property
     def _right(self) -> str:
+        if self._settings.check_ == FINAL_STATE:
+            return "in the final state asked for"
         return "of the shape asked for" if self._settings.check_ == "shape" else "the right one"
 
     def _asked(self, prompts: Sequence[Messages], responses: Sequence[str]) -> list[Any]:
@@ -96,7 +113,7 @@ class Verifier:
         check = self._checks.get(prompt_key(prompt)) if known else self._shaped
         if check is None:
             return self._without(prompt)
-        taken = self._taken(response)
+        taken = response if self._settings.check_ == FINAL_STATE else self._taken(response)
         return None if taken is None else check(taken)
 
     def _without(self, prompt: Messages) -> object:
@@ -234,6 +251,44 @@ class Verifier:
             return float(all(_before(a, b) for a, b in pairwise(places)))
 
         return check
+
+
+@dataclass(frozen=True, slots=True)
+class FinalState:
+    """What an answer left behind: `share` of what the task names is right, and `right` says whether
+    all is, with nothing else changed. `named_only`: every file that the task wants is there, and
+    the text of one is not what it wants."""
+
+    right: bool
+    share: float
+    named_only: bool
+
+
+def final_state(task: Task, response: str) -> FinalState:
+    """Of an `Episode` its own; of any other text that of somebody who called nothing.
+
+    An answer is right where it is the same text, or its last number is the number asked for, in
+    what the policy said last.
+    """
+    state, answer = task.expected
+    files = response.files if isinstance(response, Episode) else dict(task.start)
+    last = response.final if isinstance(response, Episode) else response
+    parts = [files.get(name) == text for name, text in state.files.items()]
+    parts += [_same_answer(last, answer)] if answer else []
+    written = [name for name, text in state.files.items() if text is not None]
+    there = bool(written) and all(name in files for name in written)
+    return FinalState(
+        right=all(parts) and files == state.wanted(),
+        share=sum(parts) / len(parts),
+        named_only=there and any(files[name] != state.files[name] for name in written),
+    )
+
+
+def _same_answer(said: str, answer: str) -> bool:
+    wanted, given = numbers(answer), numbers(said)
+    if len(wanted) == 1 and given and given[-1] == wanted[0]:
+        return True
+    return same_text(said, answer)
 
 
 _UNKNOWN = object()  # the verdict on a prompt without an answer

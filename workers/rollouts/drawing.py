@@ -26,6 +26,21 @@ from workers.rollouts.local import Responses, Sampling, derive_seed, generate
 # How answers are drawn. No torch.
 
 
+class Draw(Protocol):
+    """Answers to prompts, all in one batch: `workers.rollouts.local.generate`, or rollouts with
+    tools."""
+
+    def __call__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        prompts: Sequence[Sequence[int]],
+        sampling: Sampling,
+        *,
+        stop: Sequence[int],
+    ) -> Responses: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """Prompts that are answered as one batch; `start` is the place of the first in the rollout."""
@@ -188,8 +203,11 @@ def answer(
     batch_size: int = 32,
     reference: Reference | None = None,
     by_ranks: bool = False,
+    draw: Draw = generate,
 ) -> list[Answer]:
     """An answer to each prompt (token ids), in order; each batch draws from its own derived seed.
+
+    `draw` answers a batch: in one turn, or in several with tools.
 
     `by_ranks`: every rank of this job asks for the same, each gives every n-th batch, and all get
     all answers.
@@ -202,7 +220,7 @@ def answer(
     first, step = (ranks.rank(), ranks.world()) if by_ranks else (0, 1)
     batches: list[list[Answer]] = []
     for start in starts[first::step]:
-        responses = generate(
+        responses = draw(
             model,
             tokenizer,
             prompts[start : start + batch_size],
@@ -220,7 +238,7 @@ def answer(
             own = score_responses(model, *sequences, temperature=sampling.temperature)
             ref = reference.logprobs(*sequences, temperature=sampling.temperature)
             per_token = kl_k1(own.logprobs, ref)
-            kl = masked_sum(per_token, responses.response_mask, dim=1).tolist()
+            kl = masked_sum(per_token, responses.drawn_mask, dim=1).tolist()
         batches.append(
             [
                 Answer(text, int(tokens), bool(ended), nats)

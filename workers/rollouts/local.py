@@ -222,11 +222,17 @@ class Responses:
     ended: Tensor  # [B] whether a stop token was reached
     texts: list[str]
     logprobs: Tensor | None = None  # [B, R] nats, as seen while sampling, untempered
+    learnt: Tensor | None = None  # [B, R] 1 = drawn by the policy, where tools wrote others
+
+    @property
+    def drawn_mask(self) -> Tensor:
+        """[B, R] 1 = drawn by the policy."""
+        return self.response_mask if self.learnt is None else self.response_mask * self.learnt
 
     @property
     def lengths(self) -> Tensor:
-        """Tokens per response, the stop token included: [B]."""
-        return self.response_mask.sum(1)
+        """Tokens per response that the policy drew, the stop token included: [B]."""
+        return self.drawn_mask.sum(1)
 
 
 @torch.no_grad()

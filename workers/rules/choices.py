@@ -21,6 +21,7 @@ ADJUSTABLE: Mapping[str, frozenset[str]] = {
     "dpo": frozenset({"learning_rate"}),
     "kto": frozenset({"learning_rate"}),
     "reward": frozenset({"learning_rate"}),
+    "process_reward": frozenset({"learning_rate"}),
     "sft": frozenset({"learning_rate"}),
 }
 FIELDS = ("threshold", "action", "patience")

@@ -168,7 +168,7 @@ def exact(value: float, expected: str, crossed: bool, **more: Any) -> Reading:
 
 PPO, ROLLOUTS = ("ppo",), ("ppo", "grpo")
 HELD_ON_ROWS = ("dpo", "kto")  # on fixed rows, held to a reference
-POLICIES, TRAINERS = (*ROLLOUTS, *HELD_ON_ROWS), ("sft", "reward", *HELD_ON_ROWS)
+POLICIES, TRAINERS = (*ROLLOUTS, *HELD_ON_ROWS), ("sft", "reward", "process_reward", *HELD_ON_ROWS)
 ALL = (*TRAINERS, *ROLLOUTS)
 
 SLOWER = Adjustment("learning_rate", times=0.5)

@@ -356,6 +356,32 @@ def flat(rule: Rule, memory: Memory, metrics: MetricValues, check: Check) -> Rea
     return replace(reading, crossed=reading.crossed and varied)
 
 
+def alone(rule: Rule, memory: Memory, metrics: MetricValues, check: Check) -> Reading | None:
+    """What the first metric gained while the second, a success, gained less than `success`: means
+    of the last `window` checks less those of the first ones. The gain is in deviations of the first
+    checks' third metric where there is one, or with `relative` in shares of the first mean, which
+    counts as `least` at least. A success that is over `enough` has nothing left to gain."""
+    window, third = rule.given["window"], rule.metrics[2:]
+    begun = memory.setdefault("first_checks", [])
+    row = [metrics[name] for name in rule.metrics]
+    if len(begun) < window:
+        begun.append(row)
+        return None
+    recent = _remember(memory, "last_checks", row, window)
+    if len(recent) < window:
+        return None
+    first, last = (list(map(_mean, zip(*rows, strict=True))) for rows in (begun, recent))
+    size = first[2] if third else max(rule.given.get("least", 0.0), first[0])
+    size = size if third or rule.given.get("relative") else 1.0
+    if size <= 0:
+        return None
+    reading = against(
+        rule, (last[0] - first[0]) / size, now=last[0], first=first[0], success=last[1]
+    )
+    flat_success = last[1] - first[1] < rule.given["success"]
+    return _matters(reading, flat_success and last[1] < rule.given.get("enough", 0.9))
+
+
 def uniform(rule: Rule, memory: Memory, metrics: MetricValues, check: Check) -> Reading | None:
     """Variety over its first value, while the reward is over `reward_over`."""
     reading, reward = first(rule, memory, metrics, check), metrics[rule.metrics[1]]
@@ -471,6 +497,7 @@ TESTS: dict[str, Test] = {
     "rise": rise,
     "fall": fall,
     "flat": flat,
+    "alone": alone,
     "uniform": uniform,
     "gap": gap,
     "canaries": canaries,

@@ -108,9 +108,9 @@ def import_create(
     slug: str,
     file: UploadedFile | None = _FILE,
     settings: str = Form("", description="JSON"),
-    makes: Literal["comparisons", "prompts", "demonstrations", "preferences", "unpaired"] = Form(
-        "comparisons", description="comparisons to vote on, or a dataset"
-    ),
+    makes: Literal[
+        "comparisons", "prompts", "demonstrations", "preferences", "unpaired", "stepwise"
+    ] = Form("comparisons", description="comparisons to vote on, or a dataset"),
 ) -> Status:
     """Container, layout and columns are recognised; `settings` is the JSON of what to read
     otherwise (as for `POST …/imports/{job}/settings`). Nothing is checked or written yet."""

@@ -23,6 +23,11 @@ SORTS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
         ("prompt", "completion", "label"),
         ("completion", "label"),
     ),
+    "stepwise": (
+        "a prompt, the steps that followed, and whether each is right",
+        ("prompt", "completions", "labels", "roles"),
+        ("completions", "labels"),
+    ),
 }
 
 

@@ -248,6 +248,7 @@ class ImportJob(Named):
         DEMONSTRATIONS = "demonstrations", "demonstrations"
         PREFERENCES = "preferences", "preferences"
         UNPAIRED = "unpaired", "single answers, desirable or not (KTO)"
+        STEPWISE = "stepwise", "steps of trajectories, each right or wrong"
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="imports")
     makes = models.CharField(

@@ -35,7 +35,7 @@ from workers.rules.table import RULES
 MOST_STEPS = 2000
 KEPT_S = 24 * 3600
 LIVE_S, PATIENCE = 10, 20  # a live run is judged again after so long, or so many times its cost
-TRAINED = frozenset({"sft", "reward", "dpo", "kto", "ppo", "grpo"})
+TRAINED = frozenset({"sft", "reward", "process_reward", "dpo", "kto", "ppo", "grpo"})
 # What was worked out by other rules, or kept in another form, is not shown.
 _FORM = 5
 _VERSION = sha256(f"{_FORM}{RULES}".encode()).hexdigest()[:12]

@@ -26,6 +26,7 @@ from apps.snapshots.assembling.rows import (
     own_columns,
     prompt_row,
     prompt_text,
+    stepwise_row,
     tools_json,
 )
 from apps.snapshots.models import Snapshot
@@ -52,8 +53,10 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     Snapshot.Kind.PROMPTS: ("prompt", "answer", "check", *_ABOUT),
     Snapshot.Kind.DEMONSTRATIONS: ("prompt", "response", "messages", "tools", *_ABOUT),
     Snapshot.Kind.UNPAIRED: ("prompt", "completion", "label", "tools", *_ABOUT),
+    Snapshot.Kind.STEPWISE: ("prompt", "completions", "labels", "roles", *_ABOUT),
 }
 LONGEST_CATEGORY = 80
+STEP_ROLES = ("assistant", "tool", "user")  # who a step may be of
 OTHER_HALF = "in the other half of the prompts"
 NO_PREFERENCE = "neither answer is preferred"
 REPEATS = "repeats an earlier row"
@@ -127,12 +130,14 @@ def _add(found: Parsed, seen: dict[str, Any], kind: str, row: Any, number: int) 
     if clean is None:
         found.dropped[NO_PREFERENCE] += 1
         return
-    told = ("messages", "prompt", "completion", "chosen", "rejected")
+    told = ("messages", "prompt", "completion", "completions", "chosen", "rejected")
     key = json.dumps([clean.get(name) for name in told])
-    said = (clean.get("answer") or clean.get("label"), split)
+    said = (clean.get("answer") or clean.get("label") or clean.get("labels"), split)
+    if kind == Snapshot.Kind.STEPWISE:
+        _check_scale(row["labels"], seen, number)
     if key in seen:
         if said != seen[key]:
-            name = "label" if "label" in clean else "answer"
+            name = next((one for one in ("label", "labels") if one in clean), "answer")
             name = "split" if said[0] == seen[key][0] else name
             raise bad_row(number, name, "differs from that of an earlier row that asks the same")
         found.dropped[REPEATS] += 1
@@ -167,6 +172,78 @@ def _prompt(row: Mapping[str, Any], number: int) -> Row:
         except ValueError as error:
             raise bad_row(number, "check", str(error)) from None
     return prompt_row(asked_at(row, number), _about(row, number))
+
+
+def _stepwise(row: Mapping[str, Any], number: int) -> Row:
+    """Steps are texts, or messages that say who each is of; or `roles` does. Labels are true or
+    false, 1 or 0 or −1, or null for a step that nobody marked; only the assistant's are learnt."""
+    given = _listed(row, "completions", number)
+    labels = [_right(one, number) for one in _listed(row, "labels", number)]
+    if not given or len(labels) != len(given):
+        raise bad_row(number, "labels", f"has {len(labels)} labels for {len(given)} steps")
+    roles = _listed(row, "roles", number) if row.get("roles") else [None] * len(given)
+    if len(roles) != len(given):
+        raise bad_row(number, "roles", f"has {len(roles)} roles for {len(given)} steps")
+    steps = [_step(*one, number) for one in zip(given, roles, strict=True)]
+    own = [y if role == "assistant" else None for y, (_, role) in zip(labels, steps, strict=True)]
+    if all(label is None for label in own):
+        raise bad_row(number, "labels", "marks no step of the assistant")
+    return stepwise_row(
+        asked_at(row, number),
+        [text for text, _ in steps],
+        [role for _, role in steps],
+        own,
+        _about(row, number),
+    )
+
+
+def _check_scale(labels: Any, seen: dict[str, Any], number: int) -> None:
+    """In files with −1 a 0 is a step that is neither right nor wrong, and in others a wrong one:
+    one file cannot mean both."""
+    words = {
+        str(one).strip() for one in (json.loads(labels) if isinstance(labels, str) else labels)
+    }
+    rows = seen.setdefault("which row has", {})
+    for word in words & {"0", "-1"}:
+        rows.setdefault(word, number)
+    if len(rows) == 2:
+        places = f"rows {min(rows.values())} and {max(rows.values())}"
+        told = f"holds 0 and −1 ({places}): write null for a step that is neither right nor wrong"
+        raise bad_row(number, "labels", told)
+
+
+def _listed(row: Mapping[str, Any], name: str, number: int) -> list[Any]:
+    """A list, or the JSON of one, as a cell of a table has it."""
+    given = row.get(name)
+    if isinstance(given, str):
+        try:
+            given = json.loads(given)
+        except ValueError:
+            given = None
+    if not isinstance(given, list):
+        raise bad_row(number, name, "must be a list")
+    return given
+
+
+def _right(label: Any, number: int) -> bool | None:
+    if label is None:
+        return None
+    word = str(label).strip().casefold()
+    if word not in _YES | _NO:
+        raise bad_row(number, "labels", "must hold true, false or null (or 1, 0, −1)")
+    return word in _YES
+
+
+def _step(given: Any, role: Any, number: int) -> tuple[str, str]:
+    text = given
+    if isinstance(given, Mapping):
+        text, role = given.get("content"), given.get("role")
+    if not isinstance(text, str) or not text.strip():
+        raise bad_row(number, "completions", "must hold texts, or messages with a content")
+    role = role or "assistant"
+    if role not in STEP_ROLES:
+        raise bad_row(number, "roles", f"must each be one of {', '.join(STEP_ROLES)}")
+    return text, str(role)
 
 
 def _unpaired(row: Mapping[str, Any], number: int) -> Row:
@@ -283,6 +360,7 @@ _PARSERS: Mapping[str, Callable[[Mapping[str, Any], int], Row | None]] = {
     Snapshot.Kind.DEMONSTRATIONS: _demonstration,
     Snapshot.Kind.PREFERENCES: _preference,
     Snapshot.Kind.UNPAIRED: _unpaired,
+    Snapshot.Kind.STEPWISE: _stepwise,
 }
 
 

@@ -259,6 +259,26 @@ def _as_json(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
+def stepwise_row(
+    prompt: Messages,
+    steps: Sequence[str],
+    roles: Sequence[str],
+    labels: Sequence[bool | None],
+    row: Mapping[str, Any],
+) -> Row:
+    """TRL's stepwise type, with null for steps that nobody marked and who each step is of."""
+    return {
+        "prompt": prompt,
+        "completions": list(steps),
+        "labels": list(labels),
+        "roles": list(roles),
+        "group": str(row.get("group") or ""),
+        "source": str(row.get("source") or ""),
+        "licence": str(row.get("licence") or ""),
+        **own_columns(row.get("id"), row.get("metadata")),
+    }
+
+
 def prompt_row(prompt: Messages, row: Mapping[str, Any]) -> Row:
     """`answer`, what is known to be right, stands in a row that has one, for verifiers: a text, of
     a number or a list its JSON, since a column has one type."""

@@ -42,6 +42,7 @@ _TAGS = {
     "unpaired": ["preference", "human-feedback", "kto", "trl"],
     "demonstrations": ["instruction-tuning", "trl"],
     "prompts": ["prompts", "trl"],
+    "stepwise": ["process-reward", "stepwise-supervision", "trl"],
     "pairs": ["pairs"],
 }
 COLUMNS = {
@@ -52,6 +53,9 @@ COLUMNS = {
     "images": "the images of the prompt, in the order in which its parts name them",
     "tools": "JSON: the schemas of the tools that were offered, `[]` where none were",
     "completion": "an answer",
+    "completions": "the steps that followed, in order",
+    "labels": "whether each step is right; null where nobody marked it",
+    "roles": "who each step is of: assistant, tool or user",
     "label_probability": "P(chosen is preferred), the target of a soft loss; 0.5 for a tie",
     "label": "whether the answer is wanted",
     "probability": "share of the votes for `chosen`; ties and both bad count one half",

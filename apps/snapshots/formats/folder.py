@@ -28,6 +28,9 @@ NO_TOOLS = "[]"
 _TEXTS = ("prompt", "chosen", "rejected", "response_a", "response_b", "messages", "completion")
 _TYPES: dict[str, pa.DataType] = {
     **dict.fromkeys(_TEXTS, MESSAGES),
+    "completions": pa.list_(pa.string()),
+    "labels": pa.list_(pa.bool_()),
+    "roles": pa.list_(pa.string()),
     "label": pa.bool_(),
     "weight": pa.float64(),
     "confidence": pa.float64(),

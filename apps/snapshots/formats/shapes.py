@@ -138,6 +138,23 @@ def completion_row(row: Row) -> Row:
     return {"prompt": prompt_string(asked), "completion": written([answered])} | rest
 
 
+def stepwise_row(row: Row) -> Row:
+    """TRL's stepwise type has a label for every step: what has none is put before the next one that
+    has, and what follows the last one is left out."""
+    steps: list[str] = []
+    labels: list[bool] = []
+    waiting: list[str] = []
+    for text, label, role in zip(row["completions"], row["labels"], row["roles"], strict=True):
+        waiting.append(text if role == "assistant" else f"{role}: {text}")
+        if label is not None:
+            steps.append(END_OF_PROMPT.join(waiting))
+            labels.append(label)
+            waiting = []
+    rest = {name: value for name, value in row.items() if name != "roles"}
+    told = {"prompt": prompt_string(row["prompt"]), "completions": steps, "labels": labels}
+    return rest | told
+
+
 def prompt_only_row(row: Row) -> Row:
     return row | {"prompt": prompt_string(row["prompt"])}
 
@@ -209,6 +226,7 @@ def _ranked(asked: _Asked) -> Iterator[Row]:
 
 PREFERENCES, UNPAIRED = Snapshot.Kind.PREFERENCES.value, Snapshot.Kind.UNPAIRED.value
 DEMONSTRATIONS, PROMPTS = Snapshot.Kind.DEMONSTRATIONS.value, Snapshot.Kind.PROMPTS.value
+STEPWISE = Snapshot.Kind.STEPWISE.value
 MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
 # The same of datasets in which a message holds more than its role and its text.
 _OF_AGENTS = {MESSAGES: JSON_LIST, pa.list_(MESSAGES): pa.list_(JSON_LIST)}
@@ -314,7 +332,7 @@ _SHAPES = (
         title="Conversational (as frozen)",
         purpose="The frozen files themselves, with their hashes. TRL's trainers read them, for "
         "models with a chat template.",
-        kinds=frozenset({PREFERENCES, UNPAIRED, DEMONSTRATIONS, PROMPTS}),
+        kinds=frozenset({PREFERENCES, UNPAIRED, DEMONSTRATIONS, PROMPTS, STEPWISE}),
         adds={},
     ),
     Shape(
@@ -344,6 +362,17 @@ _SHAPES = (
         kinds=frozenset({PROMPTS}),
         rows_of=_each(prompt_only_row),
         adds={"prompt": pa.string()},
+    ),
+    Shape(
+        key="stepwise",
+        title="Stepwise supervision, plain strings",
+        purpose="TRL's stepwise type, for trainers of process reward models that read text: the "
+        "prompt as a string, its marked steps and their labels. Steps that nobody marked, and "
+        "those of tools and users, stand before the next marked one.",
+        kinds=frozenset({STEPWISE}),
+        rows_of=_each(stepwise_row),
+        adds={"prompt": pa.string(), "completions": TEXTS, "labels": pa.list_(pa.bool_())},
+        removes=frozenset({"roles"}),
     ),
     Shape(
         key="implicit",

@@ -50,12 +50,12 @@ def snapshot_import(
     """Freeze rows made elsewhere. All rows or none: `DomainError` names the bad row.
 
     Demonstrations: `prompt` (text or messages) and `response`, or `messages`; prompts: `prompt`;
-    preferences: `prompt`, `response_a`, `response_b`, `gold` (a or b) and perhaps `category`. All
-    may carry `group`, `source`, `licence`, `id`, `metadata` and `split`. Rows that hold nothing out
-    are split by hash (`assembling.imported`). Rows that repeat an earlier one are dropped and
-    counted.
+    preferences: `prompt`, `response_a`, `response_b`, `gold` (a or b) and perhaps `category`;
+    stepwise: `prompt`, `completions`, `labels` and perhaps `roles`. All may carry `group`,
+    `source`, `licence`, `id`, `metadata` and `split`. Rows that hold nothing out are split by hash
+    (`assembling.imported`). Rows that repeat an earlier one are dropped and counted.
     """
-    if kind not in (Kind.DEMONSTRATIONS, Kind.PROMPTS, Kind.PREFERENCES):
+    if kind not in (Kind.DEMONSTRATIONS, Kind.PROMPTS, Kind.PREFERENCES, Kind.STEPWISE):
         raise DomainError(f"A dataset of kind '{kind}' cannot be imported.", field="kind")
     parsed = parse_rows(kind, rows)
     placed = place_rows(parsed)

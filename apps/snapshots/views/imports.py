@@ -26,6 +26,11 @@ KINDS = (
         "Two answers and which is better, or answers with scores, for reward models and DPO.",
     ),
     (Makes.UNPAIRED, "Single answers", "An answer and whether it is desirable, for KTO."),
+    (
+        Makes.STEPWISE,
+        "Judged steps",
+        "The steps of a trajectory and whether each is right, for process reward models.",
+    ),
 )
 
 

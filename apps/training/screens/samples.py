@@ -26,7 +26,9 @@ OF_PART = {
     ),
     "implicit_reward": ("this model", "reference model", "implicit reward, nats × β"),
 }
-AT_END = frozenset({Run.Kind.SFT, Run.Kind.REWARD, Run.Kind.DPO, Run.Kind.KTO})
+AT_END = frozenset(
+    {Run.Kind.SFT, Run.Kind.REWARD, Run.Kind.PROCESS_REWARD, Run.Kind.DPO, Run.Kind.KTO}
+)
 OTHERS = ("this model", "SFT model", "reward")
 
 

@@ -174,6 +174,14 @@ KINDS: dict[str, KindRule] = {
         },
         (Need(("data",)), Need(("sft", "base"), unless=_has_base_model)),
     ),
+    "process_reward": KindRule(
+        {
+            "data": Role(snapshots=frozenset({"stepwise"})),
+            "sft": Role(models=POLICIES),
+            "base": Role(models=POLICIES),
+        },
+        (Need(("data",)), Need(("sft", "base"), unless=_has_base_model)),
+    ),
     "dpo": KindRule(
         {
             "data": Role(snapshots=PAIRS),

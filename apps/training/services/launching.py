@@ -38,7 +38,7 @@ from apps.training.services.looks import launch_looks_check
 from apps.training.services.points import context_check
 from workers.config import SettingsError, as_trained, recipe_config, settings_for
 from workers.config.inference import refused_option
-from workers.config.rewards import code_checks, functions_named
+from workers.config.rewards import CODE, functions_named, verifiers_by
 from workers.contract.code_version import code_version
 from workers.contract.jobs import NOT_ALLOWED, ONE, may_be_named
 from workers.contract.wire import JOB_QUEUES, QUEUE_CPU, QUEUE_SHORT
@@ -369,7 +369,9 @@ def _check_rewards(config: Mapping[str, Any]) -> None:
         for name in ("reward", "verifier", "filter")
         if isinstance(given := config.get(name), Mapping)
     }
-    codes = [(name, path) for name, given in rewards.items() for path in code_checks(given, name)]
+    codes = [
+        (name, path) for name, given in rewards.items() for path in verifiers_by(CODE, given, name)
+    ]
     if codes and nobody_runs_code():
         told = [
             f"{path}: no worker that was heard runs the code of answers. Whoever runs one sets "

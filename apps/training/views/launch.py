@@ -32,6 +32,7 @@ from workers.contract.jobs import LAYOUTS, MOST_PROCESSES, ONE
 KINDS = (
     ("sft", "Teach a model to answer, from demonstrations."),
     ("reward", "Learn from comparisons which answer people prefer."),
+    ("process_reward", "Learn which steps of a trajectory are right, from judged steps."),
     ("dpo", "Learn a policy from comparisons directly, without a reward model."),
     ("kto", "Learn a policy from single answers that are desirable or not, or from comparisons."),
     ("ppo", "Train a policy against a reward model, held close to its SFT model."),

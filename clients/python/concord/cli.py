@@ -422,7 +422,9 @@ def _datasets_parser(add: Any, under: Any, parent: argparse.ArgumentParser) -> N
     one.add_argument(
         "--makes",
         default="preferences",
-        choices=("preferences", "demonstrations", "prompts", "unpaired", "comparisons"),
+        choices=(
+            *("preferences", "demonstrations", "prompts", "unpaired", "stepwise", "comparisons"),
+        ),
         help="comparisons are voted on; the others are datasets (default: preferences)",
     )
     one.add_argument("--map", action="append", default=[], metavar="FIELD=COLUMN")

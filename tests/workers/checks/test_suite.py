@@ -53,6 +53,9 @@ def test_an_expression_that_never_ends_fails_its_answer() -> None:
         ({"category": "c", "test": "words_at_most", "value": 0}, None, "at least 1"),
         ({"category": "c", "test": "matches", "value": "("}, None, "regular expression"),
         ({"category": "c", "test": "json", "why": 1}, None, "why"),
+        ({"category": "c", "test": "final_state", "value": {}}, None, "needs files, an answer"),
+        ({"category": "c", "test": "final_state", "value": {"a": 1}}, "3", "none of start, files"),
+        ({"category": "c", "test": "final_state", "value": {"start": {"a": None}}}, "3", "texts"),
     ],
 )
 def test_what_is_no_check_says_why(given: Any, answer: Any, said: str) -> None:
@@ -64,7 +67,8 @@ def test_a_check_is_read_from_json_too() -> None:
     check = {"category": "c", "test": "matches", "value": "x"}
     assert read_check(json.dumps(check), answer=None) == read_check(check, answer=None)
     assert set(TESTS) == {
-        *("equals", "contains", "number", "json", "matches", "words_at_most", "refuses", "answers")
+        *("equals", "contains", "number", "json", "matches", "words_at_most", "refuses", "answers"),
+        "final_state",  # of tasks with tools: tests/workers/environments
     }
 
 
@@ -109,3 +113,11 @@ def test_a_check_that_is_none_names_its_prompt() -> None:
     bad = Prompt([{"role": "user", "content": "Why so?"}], columns={"check": "{}"})
     with pytest.raises(RecipeError, match="Why so"):
         judged([bad], ["a"], ["b"])
+
+
+def test_a_final_state_is_none_of_an_answer_of_one_turn() -> None:
+    check = {"category": "c", "test": "final_state", "value": {"files": {"a": "1"}}}
+    row = Prompt([{"role": "user", "content": "do it"}], columns={"check": check})
+    with pytest.raises(RecipeError, match="environment") as raised:
+        regression([row], ["done"], ["done"], margin=0.03, replicates=10, seed=0)
+    assert raised.value.kind == "bad_check"

@@ -10,6 +10,7 @@ from tests.workers.recipes.conftest import PLANTED_PPO, SUBJECTS, preference_row
 from tests.workers.recipes.language import Outcome, Workshop, user
 from tests.workers.recipes.test_grpo import PLANTED as PLANTED_GRPO
 from tests.workers.recipes.test_ppo_ensemble import put_ensemble
+from tests.workers.recipes.test_process_reward import trajectories
 from tests.workers.test_machine_curves import BY_MACHINE
 from workers.contract.metrics import METRICS, PEOPLE, Metric, metric_of
 
@@ -47,6 +48,27 @@ def emitted(planted: dict[str, Outcome], models: Workshop) -> set[str]:
         PLANTED_GRPO | {"steps": 1, "sample_every": 1, "reward": REWARD},
         **roles | {"reward": "documented_ensemble"},
     )
+    final = json.dumps({"category": "sums", "test": "final_state", "value": {}})
+    tasks = [{"prompt": user(s), "answer": "good", "check": final} for s in SUBJECTS]
+    models.put_snapshot("documented_tasks", train=tasks)
+    acting = {"environment": "calculator", "tool_template": "plain", "max_prompt_length": 56}
+    tools = models.spec(
+        "documented_tools",
+        "grpo",
+        PLANTED_GRPO
+        | acting
+        | {"steps": 1, "reward": {"type": "verifier", "check": "final_state"}},
+        sft="base",
+        prompts="documented_tasks",
+    )
+    models.put_snapshot("documented_steps", train=trajectories(8, 1), dev=trajectories(32, 2))
+    steps = models.spec(
+        "documented_process_reward",
+        "process_reward",
+        {"batch_size": 4, "max_length": 64, "max_steps": 1},
+        sft="base",
+        data="documented_steps",
+    )
     check = json.dumps({"category": "says something", "test": "answers"})
     asked_known = [{"prompt": user(s), "answer": "a", "check": check} for s in SUBJECTS]
     models.put_snapshot("documented_answers", train=asked_known[:1], dev=asked_known[1:])
@@ -80,7 +102,7 @@ def emitted(planted: dict[str, Outcome], models: Workshop) -> set[str]:
         data="documented_mixed",
     )
     drill = models.spec("documented_drill", "drill", {"steps": 1, "metrics_per_step": 2})
-    for spec in (ppo, grpo, evaluation, assessment, imitation, members, drill):
+    for spec in (ppo, grpo, tools, steps, evaluation, assessment, imitation, members, drill):
         names |= models.run_here(spec).metric_names()
     return names
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.workers.recipes.language import user
-from workers.config.rewards import VerifierSettings, code_checks
+from workers.config.rewards import CODE, VerifierSettings, verifiers_by
 from workers.contract.events import Fault, RecipeError
 from workers.data.snapshot import Prompt
 from workers.rewards.build import Verifier
@@ -317,4 +317,4 @@ def test_tests_that_cannot_be_read_are_named(answer: str, told: str) -> None:
 def test_checks_that_run_code_are_found_in_sums() -> None:
     code = {"type": "verifier", "check": "code"}
     both = [{"name": "a", "source": {"type": "verifier"}}, {"name": "b", "source": code}]
-    assert code_checks({"type": "sum", "parts": both}) == ["reward.parts[1].source.check"]
+    assert verifiers_by(CODE, {"type": "sum", "parts": both}) == ["reward.parts[1].source.check"]

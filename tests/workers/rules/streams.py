@@ -129,3 +129,31 @@ def level_after(step: int) -> Callable[[int, MetricValues], Mapping[str, float |
         {"objective/kl": 14.0}
         | ({"response/length_ratio": 3.0, "policy/clipfrac_avg": 0.7} if now >= step else {})
     )
+
+
+def healthy_tools(seed: int, steps: int = 80) -> Stream:
+    """Of GRPO with tools: calls rise, the form is learned first, final states follow."""
+    rng = np.random.default_rng(seed)
+    pace, gain = rng.uniform(8, 25), rng.uniform(0.3, 0.7)
+    for step in range(1, steps + 1):
+        progress, formed = 1 - math.exp(-step / pace), 1 - math.exp(-step / 5)
+        success = rng.binomial(BATCH, 0.1 + gain * progress) / BATCH
+        yield (
+            step,
+            {
+                "tools/success_share": success,
+                "tools/part_share": min(1.0, success + 0.1),
+                "tools/form_share": rng.binomial(BATCH, 0.5 + 0.45 * formed) / BATCH,
+                "tools/named_only_share": rng.binomial(BATCH, 0.2 * (1 - progress)) / BATCH,
+                "tools/call_frequency": 0.4 + 1.6 * progress + float(rng.normal(0, 0.1)),
+                "tools/failure_frequency": 0.1,
+                "tools/illegal_share": 0.05,
+                "tools/turns": 1.4 + 1.4 * progress + float(rng.normal(0, 0.1)),
+                "tools/tokens": 60 + 60 * progress + float(rng.normal(0, 4)),
+                "tools/check_read_share": 0.0,
+                "tools/replay_apart_share": 0.0,
+                "objective/scores": success,
+                "objective/scores_std": 0.4,
+                "response/ended_share": 0.95,
+            },
+        )
