@@ -11,7 +11,7 @@ from django.utils.translation import gettext
 
 from apps.accounts.models import Membership, Project, User
 from apps.accounts.selectors import memberships_of
-from apps.common.registry import Use, vote_traces, vote_uses
+from apps.common.registry import Use, WorkOffer, vote_traces, vote_uses, work_offers
 from apps.labeling import selectors, services
 from apps.labeling.models import Answer
 from apps.labeling.screens.imports import due_of
@@ -94,6 +94,7 @@ class ProjectWork:
     nothing: NothingReason | None
     qualification: Qualification | None
     due_on: date | None
+    offers: list[WorkOffer]
 
     @property
     def holds(self) -> bool:
@@ -157,4 +158,5 @@ def project_work(membership: Membership, user: User) -> ProjectWork:
         if code == "qualification"
         else None,
         due_on=due_of(project=project),
+        offers=work_offers(project, user),
     )
