@@ -1,5 +1,6 @@
 """Live dialogues: campaigns, a conversation turn by turn, what is stored, and who may see what."""
 
+import itertools
 import json
 import re
 import threading
@@ -389,7 +390,7 @@ def test_sides_are_drawn_for_each_turn_balanced_and_given_again_by_the_record(
         services.side_drawn(campaign, f"talk {n // 20}", n % 20 + 1, "left") for n in range(2000)
     ]
     assert abs(sides.count("a") - 1000) < 134  # six standard deviations of a fair coin
-    follows = sum(one == other for one, other in zip(sides, sides[1:], strict=False))
+    follows = sum(one == other for one, other in itertools.pairwise(sides))
     assert abs(follows - 1000) < 134
     again = DialogueCampaign.objects.get(pk=campaign.pk)
     assert sides[:40] == [

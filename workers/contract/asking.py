@@ -10,8 +10,8 @@ side asks, an answerer answers (workers.answering).
 
 Nothing of this is in the database, and after `KEPT_SECONDS` nothing of it is left.
 A question is `{"version", "id", "models": [{"uri", "sha256"}], "messages", "temperature", "top_p",
-"max_new_tokens", "seed", "answer_seconds", "artifacts_url"}`; what was said and the reply are `{"version", "id",
-"answers": [Answer], "error"}`. Standard library only.
+"max_new_tokens", "seed", "answer_seconds", "artifacts_url"}`; what was said and the reply are
+`{"version", "id", "answers": [Answer], "error"}`. Standard library only.
 """
 
 from collections.abc import Mapping, Sequence
@@ -129,7 +129,10 @@ def request_from_json(text: str | bytes) -> AskRequest:
         f"max_new_tokens: must be 1 to {MAX_NEW_TOKENS}",
     )
     _require(type(asked.seed) is int and 0 <= asked.seed <= MAX_SEED, "seed: is none")
-    _require(_is_within(asked.answer_seconds, 1, ANSWER_SECONDS), "answer_seconds: is none")
+    _require(
+        _is_within(asked.answer_seconds, 0, ANSWER_SECONDS) and asked.answer_seconds > 0,
+        "answer_seconds: is none",
+    )
     return asked
 
 

@@ -1,6 +1,6 @@
-"""What evaluation keeps: protocols, reviews of models, head-to-heads, live dialogues, judges with their verdicts,
-verdicts of people on answers, what people were asked about outputs, the suite that every policy is
-evaluated on, results of other programs, and which policy each stage names."""
+"""What evaluation keeps: protocols, reviews of models, head-to-heads, live dialogues, judges with
+their verdicts, verdicts of people on answers, what people were asked about outputs, the suite that
+every policy is evaluated on, results of other programs, and which policy each stage names."""
 
 from apps.evaluation.models.dialogues import (
     Conversation,

@@ -25,8 +25,8 @@ def conversation_key() -> str:
 
 
 class DialogueCampaign(Named):
-    """What people are asked to talk with. Only `is_open` changes after it was made: `protocol` holds
-    the rest, and every turn the hash of it."""
+    """What people are asked to talk with. Only `is_open` changes after it was made: `protocol`
+    holds the rest, and every turn the hash of it."""
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="dialogues")
     name = models.CharField(max_length=120)
@@ -134,8 +134,8 @@ class DialogueTurn(Stamped):
 
     `answers`: {"a": {"state", "text", "tokens", "seconds", "error"}, "b": …}, of the conversation's
     first and second system, once they are final; `earlier`: those of tries before. `choice` is in
-    the same terms; `continued` the answer that stands in the thread, `is_drawn` where the choice was
-    neither and a draw by the seed said which.
+    the same terms; `continued` the answer that stands in the thread, `is_drawn` where the choice
+    was neither and a draw by the seed said which.
     """
 
     class State(models.TextChoices):

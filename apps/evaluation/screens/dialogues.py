@@ -97,8 +97,8 @@ def _turn(talk: Conversation, turns: list[DialogueTurn], now: TurnNow) -> dict[s
 
 def _says(state: str) -> str:
     if state in (asking.WAITING, asking.LOADING):
-        return gettext("Not begun yet")
-    return gettext("Written") if state in asking.FINAL else gettext("Being written")
+        return gettext("Waiting …")
+    return gettext("Finished") if state in asking.FINAL else gettext("Writing …")
 
 
 def work_offers(project: Project, user: User) -> list[WorkOffer]:
