@@ -130,7 +130,7 @@ class Conversation(Stamped):
 
 
 class DialogueTurn(Stamped):
-    """What the person wrote, what both systems answered, and which answer the thread goes on with.
+    """What the person wrote, what both systems answered, and which answer continues the thread.
 
     `answers`: {"a": {"state", "text", "tokens", "seconds", "error"}, "b": …}, of the conversation's
     first and second system, once they are final; `earlier`: those of tries before. `choice` is in

@@ -487,12 +487,13 @@ class AsyncClient:
         """One with its result so far."""
         return await self._transport.send(operations.dialogue(project, dialogue))
 
-    async def dialogue_set_open(
-        self, project: str, dialogue: str, *, is_open: bool
-    ) -> types.Dialogue:
-        """Close it, or open it again."""
-        operation = operations.dialogue_set_open(project, dialogue, is_open=is_open)
-        return await self._transport.send(operation)
+    async def dialogue_close(self, project: str, dialogue: str) -> types.Dialogue:
+        """Nobody begins or continues a conversation."""
+        return await self._transport.send(operations.dialogue_close(project, dialogue))
+
+    async def dialogue_reopen(self, project: str, dialogue: str) -> types.Dialogue:
+        """Open a closed one again."""
+        return await self._transport.send(operations.dialogue_reopen(project, dialogue))
 
     async def dialogue_conversations(
         self,

@@ -866,10 +866,14 @@ def dialogue(project: str, dialogue: str) -> Operation[types.Dialogue]:
     return Operation("GET", DIALOGUE, types.Dialogue.read, names)
 
 
-def dialogue_set_open(project: str, dialogue: str, *, is_open: bool) -> Operation[types.Dialogue]:
+def dialogue_close(project: str, dialogue: str) -> Operation[types.Dialogue]:
     names = {"slug": project, "dialogue": dialogue}
-    template = DIALOGUE + ("/open" if is_open else "/close")
-    return Operation("POST", template, types.Dialogue.read, names)
+    return Operation("POST", DIALOGUE + "/close", types.Dialogue.read, names)
+
+
+def dialogue_reopen(project: str, dialogue: str) -> Operation[types.Dialogue]:
+    names = {"slug": project, "dialogue": dialogue}
+    return Operation("POST", DIALOGUE + "/open", types.Dialogue.read, names)
 
 
 def dialogue_conversations(project: str, dialogue: str) -> Operation[None]:

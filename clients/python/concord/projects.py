@@ -643,11 +643,12 @@ class Dialogues(Group):
         return self._do(self._client.dialogue(self._slug, dialogue))
 
     def close(self, dialogue: str) -> types.Dialogue:
-        """Nobody begins or goes on."""
-        return self._do(self._client.dialogue_set_open(self._slug, dialogue, is_open=False))
+        """Nobody begins or continues a conversation."""
+        return self._do(self._client.dialogue_close(self._slug, dialogue))
 
     def reopen(self, dialogue: str) -> types.Dialogue:
-        return self._do(self._client.dialogue_set_open(self._slug, dialogue, is_open=True))
+        """Open a closed one again."""
+        return self._do(self._client.dialogue_reopen(self._slug, dialogue))
 
     def download(self, dialogue: str, file: str | Path) -> Path:
         """Every conversation with both branches of each turn, as JSON Lines."""
