@@ -5,6 +5,7 @@ from apps.agreement.api import router as agreement
 from apps.agreement.api.disputes import router as disputes
 from apps.common.api import api_make, api_urls
 from apps.common.api_docs import Reference
+from apps.evaluation.api.dialogues import router as dialogues
 from apps.evaluation.api.head_to_heads import router as head_to_heads
 from apps.evaluation.api.judges import router as judges
 from apps.evaluation.api.models import router as reward_models
@@ -71,6 +72,7 @@ for _router in (
     outside,
     scores,
     playground,
+    dialogues,
     head_to_heads,
     judges,
     promotion,

@@ -80,6 +80,11 @@ app.conf.update(
             "schedule": 60.0,
             "options": {"queue": wire.QUEUE_STATISTICS, "expires": 60.0},
         },
+        "keep-dialogue-answers": {
+            "task": "apps.evaluation.tasks.keep_dialogue_answers",
+            "schedule": 60.0,
+            "options": {"queue": wire.QUEUE_DEFAULT, "expires": 60.0},
+        },
         "sweep-judges": {
             "task": "apps.evaluation.tasks.sweep_judges",
             "schedule": 10.0,

@@ -97,6 +97,14 @@ class PeopleRate:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkOffer:
+    """Something a person may do in a project beside its label queue, on My work."""
+
+    label: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
 class ErasureWish:
     """What becomes of the work of a person who is erased: their votes are kept under a pseudonym or
     count no more, and what they wrote about pairs stays (by nobody) or goes."""
@@ -354,6 +362,7 @@ _bell: list[Bell] = []
 _person_datasets: list[Callable[[Any], Sequence[PersonDataset]]] = []
 _person_erasures: list[Callable[[Any, Any, "ErasureWish"], Mapping[str, int]]] = []
 _audit_subjects: dict[str, Callable[[Any, Collection[str]], Mapping[str, Named]]] = {}
+_work_offers: list[Callable[[Any, Any], Sequence["WorkOffer"]]] = []
 _voting: set[str] = set()
 _uploads: set[str] = set()
 _heavy: set[str] = set()
@@ -747,6 +756,15 @@ def person_erasure_add(act: Callable[[Any, Any, ErasureWish], Mapping[str, int]]
 
 def person_erase_parts(user: Any, by: Any, wish: ErasureWish) -> dict[str, int]:
     return {name: n for act in _person_erasures for name, n in act(user, by, wish).items()}
+
+
+def work_offers_add(find: Callable[[Any, Any], Sequence[WorkOffer]]) -> None:
+    """`find(project, user)`."""
+    _work_offers.append(find)
+
+
+def work_offers(project: Any, user: Any) -> list[WorkOffer]:
+    return [one for find in _work_offers for one in find(project, user)]
 
 
 def playbook_set(find: Callable[[str, str], str]) -> None:

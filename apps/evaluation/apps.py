@@ -22,14 +22,17 @@ from apps.common.registry import (
     named_models_add,
     nav_add,
     people_rates_set,
+    person_erasure_add,
     project_figures_add,
     protocol_pages_set,
     run_tab_add,
     run_uses_add,
     sample_panel_set,
     self_limited_add,
+    translated,
     upload_add,
     withdrawal_listener_add,
+    work_offers_add,
 )
 
 
@@ -101,10 +104,51 @@ class EvaluationConfig(AppConfig):
                 staff,
             )
         )
+        self._dialogues()
         self._judges()
         self._promotion()
         self._verdicts()
         self._outside()
+
+    def _dialogues(self) -> None:
+        from apps.accounts.selectors import named_by
+        from apps.evaluation.models import DialogueCampaign
+        from apps.evaluation.screens.dialogues import work_offers
+        from apps.evaluation.selectors.dialogues import has_dialogues, run_uses
+        from apps.evaluation.services.dialogues import dialogues_erase
+
+        audit_subjects_add(("dialogue",), named_by(DialogueCampaign, "name", "evaluation:dialogue"))
+        person_erasure_add(dialogues_erase)
+        run_uses_add(run_uses)
+        work_offers_add(work_offers)
+        staff, labelers = (
+            frozenset({"engineer", "admin"}),
+            frozenset({"annotator", "reviewer", "admin"}),
+        )
+        nav_add(
+            NavItem(
+                48,
+                _("Dialogues"),
+                "evaluation:dialogues",
+                "message-square",
+                "dialogues",
+                staff,
+            )
+        )
+        nav_add(
+            NavItem(
+                11,
+                _("Conversations"),
+                "evaluation:conversations",
+                "message-square",
+                "conversations",
+                labelers,
+                has_dialogues,
+            )
+        )
+        heavy_add("evaluation:dialogue_file", "api:dialogue_conversations")
+        pages = ("conversations", "conversation_begin", "conversation", "conversation_act")
+        translated(*(f"evaluation:{name}" for name in pages))
 
     def _judges(self) -> None:
         from apps.accounts.selectors import named_by

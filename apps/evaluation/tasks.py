@@ -2,6 +2,7 @@
 
 from celery import shared_task
 
+from apps.evaluation.services.dialogues import answers_sweep
 from apps.evaluation.services.head_to_head import head_to_heads_look
 from apps.evaluation.services.judge_sweep import judges_sweep
 from apps.evaluation.services.overlap import overlaps_check
@@ -30,3 +31,9 @@ def launch_suites() -> int:
 def sweep_judges() -> int:
     """Every ten seconds, by the scheduler: verdicts, hourly probes, audits."""
     return judges_sweep()
+
+
+@shared_task(name="apps.evaluation.tasks.keep_dialogue_answers")
+def keep_dialogue_answers() -> int:
+    """Every minute, by the scheduler: answers that wait for a choice, before they are forgotten."""
+    return answers_sweep()

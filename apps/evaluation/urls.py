@@ -1,9 +1,11 @@
-"""Addresses of reward models, protocols, the playground, head-to-heads, verdicts and audit sheets,
+"""Addresses of reward models, protocols, the playground, live dialogues,
+head-to-heads, verdicts and audit sheets,
 and models in service. A single model comes last: its id matches any word."""
 
 from django.urls import path
 
 from apps.evaluation.views import (
+    dialogues,
     head_to_head,
     inbox,
     judges,
@@ -23,6 +25,9 @@ _RANKING_ONE = "<slug:slug>/reward-models/<str:checkpoint_id>/ranking/"
 _ADVERSARIAL_ALL = "<slug:slug>/reward-models/<str:checkpoint_id>/adversarial/"
 _ADVERSARIAL_ONE = f"{_ADVERSARIAL_ALL}<str:round_id>/"
 _HEAD_TO_HEADS = "<slug:slug>/head-to-heads/"
+_DIALOGUES = "<slug:slug>/dialogues/"
+_DIALOGUE = f"{_DIALOGUES}<str:dialogue_id>/"
+_CONVERSATIONS = "<slug:slug>/conversations/"
 _JUDGES_ALL = "<slug:slug>/judges/"
 _JUDGES_ONE = f"{_JUDGES_ALL}<int:judge_id>/"
 _CERTIFICATES_ONE = "<slug:slug>/label-certificates/<str:certificate_id>/"
@@ -40,6 +45,25 @@ urlpatterns = [
         playground.question_act,
         name="question_act",
     ),
+    # live dialogues
+    path(_DIALOGUES, dialogues.dialogue_list, name="dialogues"),
+    path(f"{_DIALOGUES}new/", dialogues.dialogue_new, name="dialogue_new"),
+    path(_DIALOGUE, dialogues.dialogue, name="dialogue"),
+    path(f"{_DIALOGUE}act/", dialogues.dialogue_act, name="dialogue_act"),
+    path(f"{_DIALOGUE}conversations.jsonl", dialogues.dialogue_file, name="dialogue_file"),
+    path(
+        f"{_DIALOGUE}conversations/<str:key>/",
+        dialogues.dialogue_conversation,
+        name="dialogue_conversation",
+    ),
+    path(_CONVERSATIONS, dialogues.conversations, name="conversations"),
+    path(
+        f"{_CONVERSATIONS}begin/<str:dialogue_id>/",
+        dialogues.conversation_begin,
+        name="conversation_begin",
+    ),
+    path(f"{_CONVERSATIONS}<str:key>/", dialogues.conversation, name="conversation"),
+    path(f"{_CONVERSATIONS}<str:key>/act/", dialogues.conversation_act, name="conversation_act"),
     # head-to-heads
     path(_HEAD_TO_HEADS, head_to_head.head_to_head_list, name="head_to_heads"),
     path(f"{_HEAD_TO_HEADS}new/", head_to_head.head_to_head_new, name="head_to_head_new"),

@@ -974,6 +974,30 @@ PROTOCOLS = [
     ),
 ]
 
+DIALOGUE = "/projects/{slug}/dialogues/{dialogue}"
+NO_DIALOGUE = {"dialogue_id": "none"}
+NO_DIALOGUE_BY_API = {"dialogue": "none"}
+NO_TALK = {"key": "0" * 32}
+DIALOGUES = [
+    page("evaluation:dialogues", STAFF),
+    page("evaluation:dialogue_new", STAFF),
+    post("evaluation:dialogue_new", STAFF, ok=422),
+    page("evaluation:dialogue", STAFF, args=NO_DIALOGUE, ok=404),
+    post("evaluation:dialogue_act", STAFF, args=NO_DIALOGUE, ok=404),
+    page("evaluation:dialogue_file", STAFF, args=NO_DIALOGUE, ok=404),
+    page("evaluation:dialogue_conversation", STAFF, args=NO_DIALOGUE | NO_TALK, ok=404),
+    page("evaluation:conversations", LABELERS),
+    post("evaluation:conversation_begin", LABELERS, args=NO_DIALOGUE, ok=404),
+    page("evaluation:conversation", LABELERS, args=NO_TALK, ok=404),
+    post("evaluation:conversation_act", LABELERS, args=NO_TALK, data={"action": "end"}, ok=404),
+    api("GET /projects/{slug}/dialogues", STAFF),
+    api("POST /projects/{slug}/dialogues", STAFF, data={"name": "n", "models": []}, ok=400),
+    api(f"GET {DIALOGUE}", STAFF, args=NO_DIALOGUE_BY_API, ok=404),
+    api(f"POST {DIALOGUE}/close", STAFF, args=NO_DIALOGUE_BY_API, ok=404),
+    api(f"POST {DIALOGUE}/open", STAFF, args=NO_DIALOGUE_BY_API, ok=404),
+    api(f"GET {DIALOGUE}/conversations", STAFF, args=NO_DIALOGUE_BY_API, ok=404),
+]
+
 QUESTION_ASKED = "/projects/{slug}/playground/{question_id}"
 NO_QUESTION = {"question_id": "0" * 32}
 # no answerer runs beside this test, and nothing was asked
@@ -1408,6 +1432,7 @@ TABLE: list[Line] = [
     *PROMOTION,
     *PROMOTION_API,
     *SCORES_API,
+    *DIALOGUES,
     *PLAYGROUND,
     *PROTOCOLS,
     *PEOPLE_AND_MODELS,

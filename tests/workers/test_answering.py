@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -123,12 +124,9 @@ def test_transformers_own_loop_is_watched_too() -> None:
     assert (drawn.ids.shape[1], seen) == (4, [1, 2, 3, 4])
 
 
-def test_an_answer_that_takes_too_long_ends_there(
-    client, models: Two, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_that_takes_too_long_ends_there(client, models: Two, tmp_path: Path) -> None:
     url, first, _ = models
-    monkeypatch.setattr(contract, "ANSWER_SECONDS", -1.0)
-    ask(client, "q", url, first, temperature=0.0, max_new_tokens=20)
+    ask(client, "q", url, first, temperature=0.0, max_new_tokens=20, answer_seconds=1e-9)
     answerer(client, tmp_path).turn()
     (one,) = reply(client, "q").answers
     assert (one.state, one.tokens) == (contract.OUT_OF_TIME, 1)
@@ -156,6 +154,33 @@ def test_a_model_that_fails_says_why_and_the_other_one_answers(
     (long,) = reply(client, "long").answers
     assert long.error["code"] == "prompt_too_long"
     assert "this model reads 64" in long.error["message"]
+
+
+def test_two_servers_are_asked_at_the_same_time(
+    client, models: Two, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each answers once the other was asked too."""
+    url, _, _ = models
+    monkeypatch.setenv("INFERENCE_HOSTS", "127.0.0.1")
+    both = threading.Barrier(2)
+
+    def answer(body: Body, k: int) -> Any:
+        both.wait(60)
+        return text(f"from {body['model']}")
+
+    stub = Stub(answer)
+    named = []
+    try:
+        for name in ("one", "other"):
+            settings = ServedModelSettings(url=stub.url, model=name)
+            write_served(tmp_path / name, settings, None)
+            _, uri, sha256 = put_tree(Path(url).parent, tmp_path / name, f"served-{name}")
+            named.append({"uri": uri, "sha256": sha256})
+        ask(client, "q", url, *named)
+        answerer(client, tmp_path).turn()
+    finally:
+        stub.close()
+    assert [one.text for one in reply(client, "q").answers] == ["from one", "from other"]
 
 
 def test_a_served_model_is_asked_at_its_server_beside_one_that_is_loaded(

@@ -6,7 +6,8 @@ import logging
 import socket
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,10 +88,7 @@ class Models:
         folder = store.get_tree(uri, sha256=sha256, cache=self._cache, with_state=False)
         if is_served(folder):
             settings, tokenizer = read_served(folder)
-            # Somebody waits for it: a question is asked once, and given up as any other is.
-            seconds = min(settings.timeout_s, contract.ANSWER_SECONDS)
-            patience = replace(settings, timeout_s=seconds, retries=0)
-            return Elsewhere(patience, tokenizer)
+            return Elsewhere(settings, tokenizer)
         tokenizer = load_tokenizer(folder)
         model = freeze(load_causal(folder))
         return Loaded(model, tokenizer, stop_ids(model, tokenizer))
@@ -145,32 +143,49 @@ class Answerer:
         return training_here(self._client)
 
     def _reply(self, asked: AskRequest) -> AskReply:
-        """Of every model; one that fails leaves the other its turn."""
+        """Of every model; one that fails leaves the other its turn, and servers are asked at the
+        same time, so that nobody waits for a dead one."""
         told = _Told(self._client, asked)
-        for place, named in enumerate(asked.models):
-            if told.stop_is_wanted():
-                told.say(place, Answer(contract.STOPPED))
-                continue
-            try:
-                self._answer(asked, named, place, told)
-            except redis.RedisError:
-                raise  # the question stays on our list, and is taken from it again
-            except Exception as error:
-                code, message = self._failure(error)
-                known = told.answers[place]
-                error_said = {"code": code, "message": message}
-                told.say(place, replace(known, state=contract.FAILED, error=error_said))
+        with ThreadPoolExecutor(max_workers=contract.MAX_MODELS) as pool:
+            waiting: dict[int, Future[Answer]] = {}
+            for place, named in enumerate(asked.models):
+                if told.stop_is_wanted():
+                    told.say(place, Answer(contract.STOPPED))
+                    continue
+                with self._failing(place, told):
+                    found = self._answer(asked, named, place, told, pool)
+                    if found is not None:
+                        waiting[place] = found
+            for done in as_completed(waiting.values()):
+                place = next(place for place, one in waiting.items() if one is done)
+                with self._failing(place, told):
+                    told.say(place, done.result())
         return AskReply(asked.id, tuple(told.answers))
 
-    def _answer(self, asked: AskRequest, named: Any, place: int, told: "_Told") -> None:
+    @contextlib.contextmanager
+    def _failing(self, place: int, told: "_Told") -> Iterator[None]:
+        """What goes wrong with one model is said as its answer."""
+        try:
+            yield
+        except redis.RedisError:
+            raise  # the question stays on our list, and is taken from it again
+        except Exception as error:
+            code, message = self._failure(error)
+            error_said = {"code": code, "message": message}
+            told.say(place, replace(told.answers[place], state=contract.FAILED, error=error_said))
+
+    def _answer(
+        self, asked: AskRequest, named: Any, place: int, told: "_Told", pool: ThreadPoolExecutor
+    ) -> "Future[Answer] | None":
+        """The answer that a server will give; None of a model that has written its own here."""
         if not self._models.has(named["sha256"]):
             told.say(place, Answer(contract.LOADING))
         loaded = self._models.get(named, asked.artifacts_url)
         told.say(place, Answer(contract.WRITING))
         if isinstance(loaded, Elsewhere):
-            told.say(place, ask_there(asked, loaded))
-        else:
-            write(asked, loaded, lambda answer: told.watch(place, answer))
+            return pool.submit(ask_there, asked, loaded)
+        write(asked, loaded, lambda answer: told.watch(place, answer))
+        return None
 
     def _failure(self, error: Exception) -> tuple[str, str]:
         match error:
@@ -229,7 +244,7 @@ def write(asked: AskRequest, loaded: Loaded, tell: Callable[[Answer], bool]) -> 
     def watch(drawn: "Tensor") -> bool:
         nonlocal told_at, why
         now = time.monotonic()
-        if now - begun > contract.ANSWER_SECONDS:
+        if now - begun > asked.answer_seconds:
             why = contract.OUT_OF_TIME
         elif now - told_at >= TOLD_EVERY_S:
             told_at = now
@@ -254,7 +269,10 @@ def ask_there(asked: AskRequest, model: Elsewhere) -> Answer:
     from workers.servers.answers import request_body, token_count
     from workers.servers.client import Server, Unanswered
 
-    begun, server = time.monotonic(), Server(model.settings)
+    # Somebody waits for it: a question is asked once, and given up as any other is.
+    seconds = min(model.settings.timeout_s, asked.answer_seconds)
+    begun = time.monotonic()
+    server = Server(replace(model.settings, timeout_s=seconds, retries=0))
     sampling = Sampling(asked.max_new_tokens, asked.temperature, asked.top_p, seed=asked.seed)
     messages = [dict(one) for one in asked.messages]
     body = request_body(model.settings, model.tokenizer, messages, sampling)

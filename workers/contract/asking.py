@@ -10,8 +10,8 @@ side asks, an answerer answers (workers.answering).
 
 Nothing of this is in the database, and after `KEPT_SECONDS` nothing of it is left.
 A question is `{"version", "id", "models": [{"uri", "sha256"}], "messages", "temperature", "top_p",
-"max_new_tokens", "seed", "artifacts_url"}`; what was said and the reply are `{"version", "id",
-"answers": [Answer], "error"}`. Standard library only.
+"max_new_tokens", "seed", "answer_seconds", "artifacts_url"}`; what was said and the reply are
+`{"version", "id", "answers": [Answer], "error"}`. Standard library only.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ MAX_CHARACTERS = 50_000  # of all messages together
 MAX_NEW_TOKENS = 2048
 MAX_TEMPERATURE = 5.0
 MAX_SEED = 2**31 - 1
-ANSWER_SECONDS = 120.0  # an answer that takes longer ends there
+ANSWER_SECONDS = 120.0  # an answer that takes longer ends there, if not before
 GIVEN_UP_SECONDS = 900  # a question without an end by then keeps nobody from asking another
 
 # KEYS stream, asked, person; ARGV most waiting, seconds, what was asked, id, request, seconds until
@@ -84,6 +84,7 @@ class AskRequest:
     top_p: float = 1.0
     max_new_tokens: int = 256
     seed: int = 0
+    answer_seconds: float = ANSWER_SECONDS
 
 
 # States of an answer. A stopped one keeps what was written.
@@ -128,6 +129,10 @@ def request_from_json(text: str | bytes) -> AskRequest:
         f"max_new_tokens: must be 1 to {MAX_NEW_TOKENS}",
     )
     _require(type(asked.seed) is int and 0 <= asked.seed <= MAX_SEED, "seed: is none")
+    _require(
+        _is_within(asked.answer_seconds, 0, ANSWER_SECONDS) and asked.answer_seconds > 0,
+        "answer_seconds: is none",
+    )
     return asked
 
 

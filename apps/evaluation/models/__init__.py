@@ -1,7 +1,13 @@
-"""What evaluation keeps: protocols, reviews of models, head-to-heads, judges with their verdicts,
-verdicts of people on answers, what people were asked about outputs, the suite that every policy is
-evaluated on, results of other programs, and which policy each stage names."""
+"""What evaluation keeps: protocols, reviews of models, head-to-heads, live dialogues, judges with
+their verdicts, verdicts of people on answers, what people were asked about outputs, the suite that
+every policy is evaluated on, results of other programs, and which policy each stage names."""
 
+from apps.evaluation.models.dialogues import (
+    Conversation,
+    DialogueCampaign,
+    DialogueSystem,
+    DialogueTurn,
+)
 from apps.evaluation.models.head_to_head import HeadToHead, Look
 from apps.evaluation.models.judges import (
     CertificateUse,
@@ -37,6 +43,10 @@ __all__ = [
     "AutomaticSuite",
     "CertificateUse",
     "CertifiedLabel",
+    "Conversation",
+    "DialogueCampaign",
+    "DialogueSystem",
+    "DialogueTurn",
     "EvaluationProtocol",
     "FlaggedAnswer",
     "HeadToHead",

@@ -24,7 +24,7 @@ from workers.contract.asking import Answer, AskReply, AskRequest
 
 SOURCE = "playground"  # of the prompts, and how their batches begin
 _ID = re.compile(r"[0-9a-f]{32}")
-_USABLE = frozenset({asking.ENDED, asking.CUT})  # what the model itself made of the question
+USABLE = frozenset({asking.ENDED, asking.CUT})  # what the model itself made of the question
 _WHY_NOT = {
     asking.STOPPED: "was stopped",
     asking.OUT_OF_TIME: "ran out of time",
@@ -57,7 +57,7 @@ class Question:
         if self.is_live or len(self.models) != 2:
             return "Two models must have answered."
         for name, one in zip("AB", self.answers, strict=False):
-            if one.state not in _USABLE:
+            if one.state not in USABLE:
                 return f"Answer {name} {_WHY_NOT.get(one.state, 'is not there')}."
             if not one.text.strip():
                 return f"Answer {name} is empty."
@@ -65,7 +65,9 @@ class Question:
 
 
 DEFAULTS: Mapping[str, Any] = {
-    one.name: one.default for one in fields(AskRequest) if one.default is not MISSING
+    one.name: one.default
+    for one in fields(AskRequest)
+    if one.default is not MISSING and one.name != "answer_seconds"
 }
 LIMITS: Mapping[str, tuple[float, float]] = {
     "temperature": (0.0, asking.MAX_TEMPERATURE),
@@ -75,7 +77,7 @@ LIMITS: Mapping[str, tuple[float, float]] = {
 }
 
 
-def _sampling(given: Mapping[str, Any]) -> dict[str, Any]:
+def sampling_checked(given: Mapping[str, Any]) -> dict[str, Any]:
     """Every setting of how answers are drawn. Raises `DomainError` naming the field."""
     found = {**DEFAULTS, **given}
     for name, (low, high) in LIMITS.items():
@@ -103,8 +105,32 @@ def question_ask(
     with one of the user; `sampling`: what differs from `DEFAULTS`. Errors name the field. Raises
     `Unavailable` where no answerer runs and `Conflict` while the person's last question is being
     answered; nothing is sent then."""
-    drawn = _sampling(sampling)
-    policies = _policies(project, models)
+    drawn = sampling_checked(sampling)
+    policies = policies_named(project, models)
+    name = models_ask(
+        project=project,
+        models=policies,
+        messages=messages,
+        sampling=drawn,
+        person=str(user.pk),
+        source=SOURCE,
+    )
+    return question_get(project=project, question_id=name)
+
+
+def models_ask(
+    *,
+    project: Project,
+    models: Sequence[Checkpoint],
+    messages: Any,
+    sampling: Mapping[str, Any],
+    person: str,
+    source: str,
+    answer_seconds: float = asking.ANSWER_SECONDS,
+) -> str:
+    """Put a question into the answerer's line; returns its id. person: whoever has one question
+    at a time; source: what it is asked for, which `question_get` has to name again. Errors as of
+    `question_ask`."""
     checked = _messages(messages)
     if not dispatch.answerer_alive():
         raise Unavailable(
@@ -113,29 +139,32 @@ def question_ask(
         )
     request = AskRequest(
         id=uuid.uuid4().hex,
-        models=[{"uri": one.uri, "sha256": one.sha256} for one in policies],
+        models=[{"uri": one.uri, "sha256": one.sha256} for one in models],
         messages=checked,
         artifacts_url=settings.ARTIFACTS_URL,
-        **drawn,
+        answer_seconds=answer_seconds,
+        **sampling,
     )
     kept = {
         "project": project.pk,
-        "models": [one.pk for one in policies],
+        "source": source,
+        "models": [one.pk for one in models],
         "messages": checked,
-        "sampling": drawn,
+        "sampling": dict(sampling),
         "at": time.time(),
     }
-    dispatch.question_send(request, person=str(user.pk), asked=kept)
-    return question_get(project=project, question_id=request.id)
+    dispatch.question_send(request, person=person, asked=kept)
+    return request.id
 
 
-def question_get(*, project: Project, question_id: str) -> Question:
-    """Raises `Missing` for another project's, and when it was forgotten."""
+def question_get(*, project: Project, question_id: str, source: str = SOURCE) -> Question:
+    """Raises `Missing` for another project's, one asked for something else, and when it was
+    forgotten."""
     asked = told = None
     is_final = alive = False
     if _ID.fullmatch(question_id):
         asked, told, is_final, alive = dispatch.question_read(question_id)
-    if asked is None or asked["project"] != project.pk:
+    if asked is None or (asked["project"], asked.get("source", SOURCE)) != (project.pk, source):
         minutes = asking.KEPT_SECONDS // 60
         raise Missing(f"There is no such question; they are kept for {minutes} minutes.")
     rows = Checkpoint.objects.filter(pk__in=asked["models"]).select_related("run").in_bulk()
@@ -231,13 +260,15 @@ def question_take_back(*, project: Project, question_id: str, by: User) -> int:
     return n
 
 
-def _policies(project: Project, names: Sequence[str]) -> list[Checkpoint]:
+def policies_named(
+    project: Project, names: Sequence[str], *, least: int = 1, most: int = asking.MAX_MODELS
+) -> list[Checkpoint]:
     """Raises `DomainError` or `Missing`, with the field "models"."""
-    if not 1 <= len(names) <= asking.MAX_MODELS:
-        raise DomainError("models: name one or two", field="models")
+    if not least <= len(names) <= most:
+        raise DomainError(f"models: name {least} to {most}", field="models")
     if len(set(names)) < len(names):
         raise DomainError(
-            "models: both are the same model; choose another one, or ask one alone", field="models"
+            "models: a model is named twice; choose another one, or leave it out", field="models"
         )
     if any("\x00" in name for name in names):
         raise DomainError("models: an id holds no NUL", field="models")

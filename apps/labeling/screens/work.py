@@ -11,7 +11,7 @@ from django.utils.translation import gettext
 
 from apps.accounts.models import Membership, Project, User
 from apps.accounts.selectors import memberships_of
-from apps.common.registry import Use, vote_traces, vote_uses
+from apps.common.registry import Use, WorkOffer, vote_traces, vote_uses, work_offers
 from apps.labeling import selectors, services
 from apps.labeling.models import Answer
 from apps.labeling.screens.imports import due_of
@@ -96,6 +96,7 @@ class ProjectWork:
     nothing: NothingReason | None
     qualification: Qualification | None
     due_on: date | None
+    offers: list[WorkOffer]
     writing: WritingLeft | None  # where there is something to write, or to review
     n_to_review: int
 
@@ -174,6 +175,7 @@ def project_work(membership: Membership, user: User) -> ProjectWork:
         due_on=due_of(project=project),
         writing=writing,
         n_to_review=n_to_review,
+        offers=work_offers(project, user),
     )
 
 

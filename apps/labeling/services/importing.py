@@ -74,6 +74,7 @@ def comparisons_import(
     numbers: Sequence[int] | None = None,
     progress: Callable[[int], None] | None = None,
     blind: bool = False,
+    tell: bool = True,
 ) -> ImportReport:
     """Import comparisons with their prompts, responses and slots, in one transaction.
 
@@ -91,7 +92,8 @@ def comparisons_import(
     scans: what texts are looked through for; the project's constraint phrases always are, and a
     pair with one goes to review. dry_run: say what would happen and write nothing.
     numbers: what rows are called in problems. progress: told how many rows have been read.
-    blind: they become blind pairs, known by their id alone.
+    blind: they become blind pairs, known by their id alone. tell: those who label, that there is
+    work.
 
     Raises `RowsRefused`, which lists every bad row and field, and then nothing is imported; with
     on_error="skip" the good rows are, and the report lists the bad ones.
@@ -114,7 +116,7 @@ def comparisons_import(
             raise RowsRefused(sorted(problems, key=lambda p: p.row), n_rows=n_rows)
         if not dry_run:
             load.write(fresh)
-            if any(row.stratum != Comparison.Stratum.PRACTICE for row in fresh):
+            if tell and any(row.stratum != Comparison.Stratum.PRACTICE for row in fresh):
                 work_tell(project, len(fresh))
     if len(fresh) >= WORTH_IT and not dry_run:
         plans_renew(Comparison, Slot, by_key=(Prompt, Response))

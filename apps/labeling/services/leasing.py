@@ -133,6 +133,14 @@ def labeling_status(*, project: Project, annotator: User) -> LabelingStatus:
     return LabelingStatus(nothing, leased_until, eligibility.n_today, eligibility)
 
 
+def closed_reason(*, project: Project, annotator: User) -> NothingReason | None:
+    """What keeps this person from labeling here whatever there is to label, for work that is not
+    handed out by the queue. Errors as in `slot_lease_next`."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql.LOOK, {"project": project.pk, "annotator": annotator.pk})
+        return _eligibility(row_named(cursor)).closed(project.pk)
+
+
 def slot_lease_for(*, comparison: Comparison, annotator: User) -> int:
     """Lease a slot of one given comparison, for a vote that was cast elsewhere; returns its id.
 

@@ -470,6 +470,43 @@ class AsyncClient:
         """Before, during and after a run that trains a policy, read from what it left."""
         return await self._transport.send(operations.checklists(project, run_id))
 
+    async def dialogues(self, project: str) -> tuple[types.Dialogue, ...]:
+        """Campaigns of live dialogues, newest first, each with its result so far."""
+        return await self._transport.send(operations.dialogues(project))
+
+    async def dialogue_open(
+        self, project: str, name: str, models: Sequence[str], **plan: Any
+    ) -> types.Dialogue:
+        """Have people talk with two to eight models, by id. plan: system_prompt, topics,
+        temperature, top_p, max_new_tokens, answer_seconds, least_turns, most_turns, per_person,
+        in_all, in_datasets, others."""
+        body = {"name": name, "models": list(models), **plan}
+        return await self._transport.send(operations.dialogue_open(project, body))
+
+    async def dialogue(self, project: str, dialogue: str) -> types.Dialogue:
+        """One with its result so far."""
+        return await self._transport.send(operations.dialogue(project, dialogue))
+
+    async def dialogue_close(self, project: str, dialogue: str) -> types.Dialogue:
+        """Nobody begins or continues a conversation."""
+        return await self._transport.send(operations.dialogue_close(project, dialogue))
+
+    async def dialogue_reopen(self, project: str, dialogue: str) -> types.Dialogue:
+        """Open a closed one again."""
+        return await self._transport.send(operations.dialogue_reopen(project, dialogue))
+
+    async def dialogue_conversations(
+        self,
+        project: str,
+        dialogue: str,
+        file: str | Path,
+        *,
+        on_progress: Progress | None = None,
+    ) -> Path:
+        """Every conversation with both branches of each turn, as JSON Lines."""
+        operation = operations.dialogue_conversations(project, dialogue)
+        return await self._save(operation, file, on_progress)
+
     async def head_to_heads(self, project: str) -> tuple[types.HeadToHead, ...]:
         """All of them, newest first."""
         return await self._transport.send(operations.head_to_heads(project))

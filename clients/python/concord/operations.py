@@ -871,6 +871,39 @@ def head_to_head_unlink(project: str, head_to_head: str) -> Operation[types.Read
     return Operation("DELETE", HEAD_TO_HEADS + "/{head_to_head}/link", types.ReadLink.read, names)
 
 
+DIALOGUES = "/projects/{slug}/dialogues"
+DIALOGUE = DIALOGUES + "/{dialogue}"
+
+
+def dialogues(project: str) -> Operation[tuple[types.Dialogue, ...]]:
+    return Operation("GET", DIALOGUES, _each(types.Dialogue), {"slug": project})
+
+
+def dialogue_open(project: str, body: Mapping[str, Any]) -> Operation[types.Dialogue]:
+    names = {"slug": project}
+    return Operation("POST", DIALOGUES, types.Dialogue.read, names, body=body, repeatable=False)
+
+
+def dialogue(project: str, dialogue: str) -> Operation[types.Dialogue]:
+    names = {"slug": project, "dialogue": dialogue}
+    return Operation("GET", DIALOGUE, types.Dialogue.read, names)
+
+
+def dialogue_close(project: str, dialogue: str) -> Operation[types.Dialogue]:
+    names = {"slug": project, "dialogue": dialogue}
+    return Operation("POST", DIALOGUE + "/close", types.Dialogue.read, names)
+
+
+def dialogue_reopen(project: str, dialogue: str) -> Operation[types.Dialogue]:
+    names = {"slug": project, "dialogue": dialogue}
+    return Operation("POST", DIALOGUE + "/open", types.Dialogue.read, names)
+
+
+def dialogue_conversations(project: str, dialogue: str) -> Operation[None]:
+    names = {"slug": project, "dialogue": dialogue}
+    return Operation("GET", DIALOGUE + "/conversations", lambda data: None, names)
+
+
 JUDGES = "/projects/{slug}/judges"
 JUDGE = JUDGES + "/{judge_id}"
 JUDGE_VERSION = JUDGE + "/versions/{number}"

@@ -53,6 +53,7 @@ class Project:
         self.models = Models(caller, slug)
         self.stages = Stages(caller, slug)
         self.head_to_heads = HeadToHeads(caller, slug)
+        self.dialogues = Dialogues(caller, slug)
         self.judges = Judges(caller, slug)
         self.writing = Writing(caller, slug)
 
@@ -634,6 +635,41 @@ class HeadToHeads(Group):
     def link(self, head_to_head: str, days: int | None = 14) -> types.ReadLink:
         """A page that anybody may read for so many days; None ends it."""
         return self._do(self._client.head_to_head_link(self._slug, head_to_head, days))
+
+
+class Dialogues(Group):
+    """People who talk with two blind systems at a time."""
+
+    def all(self) -> Sequence[types.Dialogue]:
+        return self._do(self._client.dialogues(self._slug))
+
+    def open(
+        self,
+        name: str,
+        models: Sequence[types.Model | types.RunCheckpoint | Run | str],
+        **plan: Any,
+    ) -> types.Dialogue:
+        """Have people talk with two to eight models, of a run its final one. See
+        `AsyncClient.dialogue_open`."""
+        named = [one.model() if isinstance(one, Run) else one for one in models]
+        ids = [one if isinstance(one, str) else one.id for one in named]
+        return self._do(self._client.dialogue_open(self._slug, name, ids, **plan))
+
+    def get(self, dialogue: str) -> types.Dialogue:
+        """One with its result so far."""
+        return self._do(self._client.dialogue(self._slug, dialogue))
+
+    def close(self, dialogue: str) -> types.Dialogue:
+        """Nobody begins or continues a conversation."""
+        return self._do(self._client.dialogue_close(self._slug, dialogue))
+
+    def reopen(self, dialogue: str) -> types.Dialogue:
+        """Open a closed one again."""
+        return self._do(self._client.dialogue_reopen(self._slug, dialogue))
+
+    def download(self, dialogue: str, file: str | Path) -> Path:
+        """Every conversation with both branches of each turn, as JSON Lines."""
+        return self._do(self._client.dialogue_conversations(self._slug, dialogue, file))
 
 
 class Judges(Group):

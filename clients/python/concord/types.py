@@ -1619,6 +1619,26 @@ class HeadToHead(Answered):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Dialogue(Answered):
+    """People who talk with two blind systems at a time. systems: {"model", "name"}; rates: the
+    win share of each with its interval by conversations and people, best first; meetings: every
+    two that met; progress: conversations, people, turns, judged and what went wrong; batch: of its
+    pairs among the comparisons."""
+
+    id: str
+    name: str
+    open: bool
+    systems: tuple[Mapping[str, Any], ...] = field(metadata={"read": tuple})
+    batch: str
+    progress: Mapping[str, int]
+    rates: tuple[Mapping[str, Any], ...] = field(metadata={"read": tuple})
+    meetings: tuple[Mapping[str, Any], ...] = field(metadata={"read": tuple})
+    protocol: Mapping[str, Any]
+    protocol_sha256: str
+    created_at: datetime = field(metadata=_MOMENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadLink(Answered):
     """path: of the page that anybody may read on this site until then; empty: there is none."""
 

@@ -32,7 +32,10 @@
 
   const arrange = () => {
     const panes = document.querySelector("[data-panes]");
-    if (!panes) return;
+    if (!panes) {
+      toLastTurn();
+      return;
+    }
     document.querySelector("[data-pane-tabs]").hidden = !phone.matches;
     if (phone.matches) show(panes.dataset.shown || "left");
     else delete panes.dataset.shown;
@@ -67,7 +70,8 @@
 
   document.addEventListener("DOMContentLoaded", () => {
     arrange();
-    document.getElementById("pair-title")?.focus({ preventScroll: true });
+    const first = document.querySelector("#pair [autofocus]") ?? document.getElementById("pair-title");
+    first?.focus({ preventScroll: true });
   });
   phone.addEventListener("change", arrange);
   document.addEventListener("htmx:afterSwap", (event) => {
