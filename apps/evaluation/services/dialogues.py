@@ -178,8 +178,8 @@ def _protocol(made: DialogueCampaign, systems: Sequence[DialogueSystem]) -> dict
 
 @transaction.atomic
 def dialogue_set_open(*, campaign: DialogueCampaign, by: User, is_open: bool) -> DialogueCampaign:
-    """Closed: nobody begins or continues; the turn at hand can still be judged. Setting it to what it
-    is changes nothing."""
+    """Closed: nobody begins or continues; the turn at hand can still be judged. Setting it to what
+    it is changes nothing."""
     found = DialogueCampaign.objects.select_for_update(no_key=True).get(pk=campaign.pk)
     if found.is_open != is_open:
         found.is_open = is_open
