@@ -8,6 +8,7 @@ from django.utils.translation import gettext_lazy as _
 from apps.agreement.selectors.runs import STEPS, WRONG_FROM, RunAgreement
 from apps.labeling.services.answers import OUTCOME
 from measures.estimate import Estimate
+from workers.contract.reasons import reason_words
 
 WORDS = {**OUTCOME, WRONG_FROM: _("First wrong step"), STEPS: _("Which of two steps is better")}
 
@@ -23,7 +24,9 @@ def rows(found: Sequence[RunAgreement]) -> list[dict[str, Any]]:
             "n_items": one.n_items,
             "n_judged": one.percent.n_items,
             "n_comparisons": one.n_comparisons,
-            "undefined": one.alpha.undefined or one.percent.undefined or one.percent.no_interval,
+            "undefined": reason_words(
+                one.alpha.undefined or one.percent.undefined or one.percent.no_interval
+            ),
         }
         for one in found
     ]
