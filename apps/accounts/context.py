@@ -25,6 +25,7 @@ def frame(request: HttpRequest) -> dict[str, Any]:
     names = list(THEMES)
     projects = cache(lambda: rail_projects(request))
     place = cache(lambda: _place(request, projects()))
+    entries = cache(lambda: rail_nav(*place()))
     return {
         "active_project": getattr(request, "project", None),
         "role": getattr(request, "role", None),
@@ -33,8 +34,8 @@ def frame(request: HttpRequest) -> dict[str, Any]:
         "next_theme": names[(names.index(theme) + 1) % len(names)],
         "rail_projects": projects,
         "rail_project": lambda: place()[0],
-        "rail_nav": cache(lambda: rail_nav(*place())),
-        "rail_has_more": lambda: any(not item["is_tab"] for item in rail_nav(*place())),
+        "rail_nav": entries,
+        "rail_has_more": lambda: any(not item["is_tab"] for item in entries()),
         "rail_bell": cache(lambda: rail_bell(request, *place())),
         "setup_bar": cache(lambda: setup_bar(request)),
         "rail_overview": lambda: rail_overview(projects()),

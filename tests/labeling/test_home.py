@@ -416,7 +416,10 @@ def test_the_api_changes_and_shows_every_setting(
         {"criteria": [CORRECT], "reasons": ["Clear"], "daily_cap": 200, "audit_share": 0.1},
         content_type="application/json",
     ).json()
-    assert (changed["criteria"], changed["reasons"]) == ([CORRECT], ["Clear"])
+    assert (changed["criteria"], changed["reasons"]) == (
+        [CORRECT | {"definition": ""}],
+        ["Clear"],
+    )
     assert (changed["daily_cap"], changed["audit_share"]) == (200, 0.1)
     refused = browser.patch(url, {"gold_share": 0.5}, content_type="application/json")
     assert (refused.status_code, refused.json()["field"]) == (400, "gold_share")
