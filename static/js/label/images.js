@@ -13,7 +13,12 @@
     made.className = "enlarged";
     made.innerHTML =
       '<div class="sheet" tabindex="0"><img alt=""></div><div class="tools"><button class="button small" type="button" data-size="out">−</button><button class="button small" type="button" data-size="in">+</button><button class="button small" type="button" data-size="all">0</button><button class="button small" type="button" data-size="close"></button></div>';
-    const words = { out: gettext("Smaller"), in: gettext("Larger"), all: gettext("All of it"), close: gettext("Close") };
+    const words = {
+      out: gettext("Smaller"),
+      in: gettext("Larger"),
+      all: gettext("All of it"),
+      close: gettext("Close"),
+    };
     for (const [name, text] of Object.entries(words))
       made.querySelector(`[data-size=${name}]`).setAttribute("aria-label", text);
     made.querySelector("[data-size=close]").textContent = words.close;
@@ -34,7 +39,12 @@
     const box = dialog().querySelector(".sheet");
     show(fit(box, box.querySelector("img")));
   };
-  const sized = { in: () => show(scale * STEP), out: () => show(scale / STEP), all, close: () => dialog().close() };
+  const sized = {
+    in: () => show(scale * STEP),
+    out: () => show(scale / STEP),
+    all,
+    close: () => dialog().close(),
+  };
 
   const enlarge = (source) => {
     if (!source) return;
@@ -74,7 +84,12 @@
       const open = document.querySelector("dialog.enlarged[open]");
       if (!open || event.ctrlKey || event.metaKey || event.altKey) return;
       const keys = { "+": "in", "=": "in", "-": "out", 0: "all" };
-      const moves = { ArrowLeft: [-MOVE, 0], ArrowRight: [MOVE, 0], ArrowUp: [0, -MOVE], ArrowDown: [0, MOVE] };
+      const moves = {
+        ArrowLeft: [-MOVE, 0],
+        ArrowRight: [MOVE, 0],
+        ArrowUp: [0, -MOVE],
+        ArrowDown: [0, MOVE],
+      };
       if (keys[event.key]) sized[keys[event.key]]();
       else if (moves[event.key]) open.querySelector(".sheet").scrollBy(...moves[event.key]);
       else return;

@@ -41,7 +41,9 @@
 
   const mark = () => {
     for (const select of document.querySelectorAll("[data-first-error]")) {
-      for (const step of document.querySelectorAll(`[data-runs] [data-side="${select.dataset.firstError}"][data-step]`))
+      for (const step of document.querySelectorAll(
+        `[data-runs] [data-side="${select.dataset.firstError}"][data-step]`,
+      ))
         step.classList.toggle("first-wrong", step.dataset.step === select.value);
     }
   };
