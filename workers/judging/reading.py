@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from measures.messages import Messages
+from measures.messages import Messages, said
 from workers.config.judging import LAST_LINE, PLACES, JudgeSettings
 
 FIRST, SECOND, TIE = 1.0, 0.0, 0.5  # P(the answer shown first is better)
@@ -34,8 +34,8 @@ def judge_prompt(settings: JudgeSettings, prompt: Messages, first: str, second: 
 def as_text(messages: Messages) -> str:
     """A single request as it is; of a longer conversation each message with its role."""
     if len(messages) == 1:
-        return messages[0]["content"]
-    return "\n\n".join(f"{one['role']}: {one['content']}" for one in messages)
+        return said(messages[0])
+    return "\n\n".join(f"{one['role']}: {said(one)}" for one in messages)
 
 
 def read_verdict(text: str, parser: str) -> float | None:
@@ -46,12 +46,12 @@ def read_verdict(text: str, parser: str) -> float | None:
     that is not empty; in brackets, bold or after "Answer:" too. What a model thought before (up to
     `</think>`) is no answer. A small a or b counts only where the line says nothing else.
     """
-    said = text.rpartition(_THOUGHT)[2].strip()
+    told = text.rpartition(_THOUGHT)[2].strip()
     if parser == LAST_LINE:
-        said = said.splitlines()[-1].strip() if said else ""
-    if bare := _BARE.fullmatch(said):
+        told = told.splitlines()[-1].strip() if told else ""
+    if bare := _BARE.fullmatch(told):
         return SAID[bare[1].lower()]
-    letter, tie = _LETTER.search(said), _TIE.search(said)
+    letter, tie = _LETTER.search(told), _TIE.search(told)
     if tie is not None and (letter is None or tie.start() <= letter.start()):
         return TIE
     return None if letter is None else SAID[letter[1].lower()]

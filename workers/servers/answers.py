@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from measures.messages import Messages
+from measures.messages import Message, Messages
 from workers.config.server import (
     CHAT,
     CRITIC,
@@ -242,7 +242,7 @@ def request_body(
         "seed": sampling.seed,
     }
     if settings.api == CHAT:
-        body["messages"] = list(prompt)
+        body["messages"] = [_for_server(message) for message in prompt]
     else:
         body["prompt"] = _needed(tokenizer).apply_chat_template(
             list(prompt), tokenize=False, add_generation_prompt=True
@@ -351,3 +351,15 @@ def fitting_prompts(
     else:
         tokenizer = load_tokenizer(context.input_path(role))
     return list(prompts) if tokenizer is None else encode_fitting(tokenizer, prompts, max_length)[0]
+
+
+def _for_server(message: Message) -> Message:
+    """A message as OpenAI's API has it: the arguments of a call are JSON text there."""
+    if "tool_calls" not in message:
+        return message
+    calls = []
+    for call in message["tool_calls"]:
+        given = call["function"]["arguments"]
+        text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+        calls.append({**call, "function": {**call["function"], "arguments": text}})
+    return {**message, "tool_calls": calls}

@@ -23,6 +23,8 @@ from workers.data.snapshot import (
     read_preferences,
     tools_of,
 )
+from workers.judging.reading import as_text
+from workers.servers.answers import _for_server
 from workers.trainers.dpo import encode_pairs
 
 TOOL = {"type": "function", "function": {"name": "cat", "parameters": {"type": "object"}}}
@@ -140,3 +142,17 @@ def test_a_row_that_does_not_fit_is_named(
     write(tmp_path, ROW | {field: value})
     with pytest.raises(RecipeError, match=words):
         read_preferences(tmp_path)
+
+
+def test_a_judge_reads_calls_and_results_as_text() -> None:
+    asked = [{"role": "user", "content": "the cat"}, *AGENT[:2]]
+    told = as_text(asked)
+    assert 'assistant: good\ncat({"dog":1})' in told
+    assert "tool: rain rain" in told
+
+
+def test_a_server_is_sent_the_arguments_as_text() -> None:
+    sent = _for_server(AGENT[0])
+    assert sent["tool_calls"][0]["function"] == {"name": "cat", "arguments": '{"dog": 1}'}
+    assert AGENT[0]["tool_calls"][0]["function"]["arguments"] == {"dog": 1}
+    assert _for_server(LAST[0]) is LAST[0]
