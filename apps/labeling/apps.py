@@ -11,6 +11,7 @@ from apps.common.registry import (
     ProjectQuestion,
     SetupStep,
     audit_subjects_add,
+    deletion_step_add,
     heavy_add,
     last_export,
     nav_add,
@@ -46,12 +47,14 @@ class LabelingConfig(AppConfig):
         from apps.labeling.selectors.ratings import has_rating_tasks
         from apps.labeling.selectors.writing import has_writing
         from apps.labeling.services.erasing import labeling_erase
+        from apps.labeling.services.images import images_delete
         from apps.labeling.services.projects import (
             labeling_settings_copy,
             task_kind_set,
             task_kinds_of,
         )
 
+        deletion_step_add(images_delete)
         for signal in (post_save, post_delete):
             signal.connect(
                 _member_changed,

@@ -14,6 +14,7 @@ from django.test import Client
 from PIL import Image
 
 from apps.accounts.models import Membership, Project, Role, User
+from apps.accounts.services import project_archive, project_delete
 from apps.labeling import services
 from apps.labeling.models import Comparison, Prompt, Response, StoredImage
 from apps.labeling.rendering import text_html
@@ -25,6 +26,7 @@ from apps.snapshots.recipe import SnapshotRecipe
 from apps.snapshots.services import freezing
 from tests.snapshots.conftest import crowd_make
 from tests.snapshots.test_exports import content as exported
+from workers.artifacts import ArtifactError
 from workers.contract.events import RecipeError
 from workers.data.snapshot import read_preferences
 
@@ -214,6 +216,18 @@ def test_files_are_added_on_a_page_and_bad_ones_are_named(
 def test_annotators_see_images_but_add_none(project: Project, ana: User, client: Client) -> None:
     client.force_login(ana)
     assert client.get(f"/p/{project.slug}/images/").status_code == 403
+
+
+def test_images_go_with_their_project(
+    project: Project, ada: User, django_capture_on_commit_callbacks: Any
+) -> None:
+    stored = image_store(project=project, data=encoded(picture()))
+    project_archive(project=project, by=ada)
+    with django_capture_on_commit_callbacks(execute=True):
+        project_delete(project=project, typed=project.name, by=ada)
+    assert not StoredImage.objects.exists()
+    with pytest.raises(ArtifactError):
+        image_content(stored)
 
 
 # --- datasets -------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from django.db import transaction
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from apps.accounts.models import Project, User
@@ -136,6 +137,12 @@ def image_store(
         },
     )
     return found
+
+
+def images_delete(project: Project) -> None:
+    """With their project; the files once that is sure."""
+    folder = f"images/{project.pk}"
+    transaction.on_commit(lambda: store().delete_tree(folder))
 
 
 def image_content(image: StoredImage) -> bytes:

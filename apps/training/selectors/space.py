@@ -17,6 +17,7 @@ from django.core.cache import cache
 from django.db.models import Max, QuerySet, Sum
 
 from apps.accounts.models import Project
+from apps.labeling.models import StoredImage
 from apps.snapshots.models import Snapshot
 from apps.snapshots.storage import artifact_store, private_folder_of
 from apps.training.models import Artifact, Checkpoint, Run, RunQuota
@@ -54,17 +55,19 @@ class SpaceUsed:
 
 
 def space_used(project: Project) -> SpaceUsed | None:
-    """None of a project without a quota. Four statements, no folder is read."""
+    """None of a project without a quota. Five statements, no folder is read."""
     quota = space_quota(project)
     return None if quota is None else SpaceUsed(bytes_listed(project), quota)
 
 
 def bytes_listed(project: Project) -> int:
-    """What the database says that runs and datasets keep. A folder that several rows name counts
-    once, and a checkpoint whose files were removed not at all."""
+    """What the database says that runs, datasets and images keep. A folder that several rows name
+    counts once, and a checkpoint whose files were removed not at all."""
     data = Snapshot.objects.filter(project=project).aggregate(n=Sum("size_bytes"))["n"]
+    images = StoredImage.objects.filter(project=project)
     return (data or 0) + sum(
-        rows.aggregate(n=Sum("size"))["n"] or 0 for rows in (_models(project), _files(project))
+        rows.aggregate(n=Sum("size"))["n"] or 0
+        for rows in (_models(project), _files(project), images)
     )
 
 
