@@ -152,6 +152,7 @@ class LabelingConfig(AppConfig):
             overview_set(role, "work")
         audit_subjects_add(("writing",), named_by(WritingBatch, "name", "labeling:writing_batch"))
         upload_add("labeling:imports", "labeling:writing_new", "api:import_create")
+        upload_add("labeling:images", "api:image_create")
         heavy_add(
             *(f"labeling:{name}" for name in ("results_file", "votes_file", "bulk", "ambiguous")),
             *("labeling:person_votes_discard", "labeling:discard_undo", "labeling:rating_pairs"),

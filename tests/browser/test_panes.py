@@ -199,7 +199,7 @@ def test_a_conversation_opens_at_its_last_turn_with_the_system_prompt_folded(
     turns.append({"role": "user", "content": "The last question?"})
     tool = [
         {"role": "assistant", "content": "Let me look."},
-        {"role": "tool", "content": '{"found": 3}'},
+        {"role": "user", "content": "Go on."},
         {"role": "assistant", "content": "Three."},
     ]
     page = label({"prompt": turns, "response_a": tool, "response_b": "I do not know."})
@@ -209,7 +209,7 @@ def test_a_conversation_opens_at_its_last_turn_with_the_system_prompt_folded(
     page.get_by_text("System prompt").click()
     expect(page.get_by_text("Be brief.")).to_be_visible()
     long = page.locator(".pane", has_text="Let me look.")
-    assert long.locator(".who").all_text_contents() == ["Assistant", "Tool", "Assistant"]
+    assert long.locator(".who").all_text_contents() == ["Assistant", "User", "Assistant"]
     shot(page, "conversation")
 
 
