@@ -184,9 +184,11 @@ def request(
     data: Any = None,
     seconds: float,
     expired: Callable[[], str | None] = lambda: None,
+    arrived: Callable[[int, httpx2.Headers, bytes], bool] = lambda status, headers, part: False,
 ) -> Reply:
     """The whole reply, whatever its status, `seconds` after the request at the latest. `expired`
-    says why it comes too late, if it does.
+    says why it comes too late, if it does. `arrived` gets each part of the body, and says
+    whether the rest is not wanted.
 
     Raises `TryAgain` then, `TooLong`, `Encoded`, and `httpx2.TransportError` when the connection
     fails.
@@ -201,6 +203,8 @@ def request(
                     raise TooLong(f"the answer is longer than {MOST_BYTES:,} bytes")
                 if (late := expired()) is not None:
                     raise TryAgain(late)
+                if arrived(response.status_code, response.headers, chunk):
+                    break
     except httpx2.TimeoutException as error:
         if (late := expired()) is not None:
             raise TryAgain(late) from error

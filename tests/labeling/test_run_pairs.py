@@ -124,6 +124,23 @@ def test_long_results_are_folded_and_come_whole_when_they_are_opened(
     assert whole.startswith("<pre")
 
 
+def test_reasoning_too_long_to_render_is_folded_and_comes_whole(
+    client: Client, project: Project, ana: User
+) -> None:
+    thought = "I wonder. " * 3_000 + "So be it."
+    step = {**call("ls"), "reasoning_content": thought}
+    services.comparisons_import(
+        project=project,
+        rows=[{"prompt": "Tidy.", "response_a": [step, result("a")], "response_b": [say("Done.")]}],
+    )
+    client.force_login(ana)
+    page = client.get(f"/p/{project.slug}/label/").content.decode()
+    assert "So be it." not in page
+    assert "(30,009 characters)" in page
+    (address,) = set(re.findall(r'hx-get="(/p/[^"]*/part/[^"]*)"', page))
+    assert thought in client.get(address).content.decode()
+
+
 def test_only_who_holds_or_answered_a_pair_reads_its_parts(
     lease: Lease, project: Project, ben: User, ana: User, client: Client, page: str
 ) -> None:

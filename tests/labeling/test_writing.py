@@ -101,6 +101,7 @@ def test_prompts_of_the_project_are_asked_about_once(project: Project) -> None:
         ({"prompts": [{"prompt": "Fine?"}, {"prompt": ""}]}, "prompts"),
         ({"prompts": [{"prompt": "Fine?", "topic": "t" * 201}]}, "prompts"),
         ({"prompts": [{"prompt": [{"role": "assistant", "content": "Hm."}]}]}, "prompts"),
+        ({"prompts": [{"prompt": f"Look: ![a cat](image:{'0' * 64})"}]}, "prompts"),
         ({"least_characters": 10, "most_characters": 9}, "most_characters"),
         ({"per_task": 0}, "per_task"),
         ({"per_task": 100, "prompts": [{"prompt": f"Number {n}?"} for n in range(51)]}, "prompts"),

@@ -7,6 +7,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from tests.training.stack import Process, wait_until
 from tests.workers.asked import ask, emptied, put_model, reply, said
 from tests.workers.recipes.language import tiny_gpt2, word_tokenizer
 from tests.workers.scored import put_tree
-from tests.workers.servers.stub import Body, Stub, status, text
+from tests.workers.servers.stub import Body, Stub, cut, events, raw, status, text
 from workers.answering import answerer as module
 from workers.answering.__main__ import main as answering_main
 from workers.answering.answerer import Answerer, Models
@@ -156,6 +157,112 @@ def test_a_model_that_fails_says_why_and_the_other_one_answers(
     assert "this model reads 64" in long.error["message"]
 
 
+@pytest.fixture
+def served(
+    models: Two, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[Callable[[Body, int], Any]], Any]]:
+    """A model at a server that answers as it is told."""
+    monkeypatch.setenv("INFERENCE_HOSTS", "127.0.0.1")
+    monkeypatch.setenv("NO_PROXY", "*")
+    url, stubs = models[0], []
+
+    def make(told: Callable[[Body, int], Any], tokenizer: Any = None) -> Any:
+        stubs.append(Stub(told))
+        name = f"at{stubs[-1].port}"
+        write_served(tmp_path / name, ServedModelSettings(url=stubs[-1].url, model="m"), tokenizer)
+        _, uri, sha256 = put_tree(Path(url).parent, tmp_path / name, name)
+        return {"uri": uri, "sha256": sha256}
+
+    yield make
+    for stub in stubs:
+        stub.close()
+
+
+def test_a_server_that_streams_is_read_while_it_writes(
+    client, models: Two, tmp_path: Path, served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "TOLD_EVERY_S", 0.0)
+    seen: list[str] = []
+
+    def look(n: int) -> None:
+        wanted = "".join(PIECES[:n])
+        for _ in range(3_000):
+            if said(client, "q").answers[0].text == wanted:
+                seen.append(wanted)
+                return
+            time.sleep(0.02)
+
+    usage = {"completion_tokens": 4}
+    theirs = served(lambda body, k: events(*PIECES, then=look, usage=usage))
+    ask(client, "q", models[0], theirs)
+    answerer(client, tmp_path).turn()
+    assert seen == ["Tea", "Tea ☕", "Tea ☕ please"]
+    (one,) = reply(client, "q").answers
+    assert (one.text, one.state, one.tokens) == ("Tea ☕ please", contract.ENDED, 4)
+
+
+PIECES = ("Tea", " ☕", " please")
+
+
+@pytest.mark.parametrize(
+    ("told", "state", "text_kept", "code"),
+    [
+        (lambda: events("Te", "a", reason="length"), contract.CUT, "Tea", ""),
+        (lambda: events("Te", "a", reason=None), contract.FAILED, "Te", "broken"),
+        (lambda: raw(b"data: {\n\n", kind="text/event-stream"), contract.FAILED, "", "broken"),
+        (
+            lambda: raw(b'data: {"error": {"message": "out"}}\n', kind="text/event-stream"),
+            contract.FAILED,
+            "",
+            "broken",
+        ),
+        (lambda: cut, contract.FAILED, "", "broken"),
+    ],
+)
+def test_streams_that_break_off_are_told(
+    client, models: Two, tmp_path: Path, served, told, state: str, text_kept: str, code: str
+) -> None:
+    ask(client, "q", models[0], served(lambda body, k: told()))
+    answerer(client, tmp_path).turn()
+    (one,) = reply(client, "q").answers
+    assert (one.state, one.text) == (state, text_kept)
+    assert (one.error is not None) == bool(code)
+
+
+def test_a_stream_ends_when_it_is_stopped_and_when_its_time_is_over(
+    client, models: Two, tmp_path: Path, served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "TOLD_EVERY_S", 0.0)
+    given_up = threading.Event()
+
+    def stop(n: int) -> None:
+        client.set(contract.stop_key("q"), 1)
+
+    def wait(n: int) -> None:
+        given_up.wait(60 if n == 2 else 0)
+
+    ask(client, "q", models[0], served(lambda body, k: events("Te", "a", then=stop)))
+    slow_one = served(lambda body, k: events("Te", "a", "pot", then=wait))
+    ask(client, "slow", models[0], slow_one, answer_seconds=2.0)
+    worker = answerer(client, tmp_path)
+    assert [worker.turn(), worker.turn()] == [1, 1]
+    given_up.set()
+    (stopped,), (late,) = reply(client, "q").answers, reply(client, "slow").answers
+    assert stopped.state == contract.STOPPED
+    assert stopped.text in ("Te", "Tea")
+    assert (late.state, late.text) == (contract.OUT_OF_TIME, "Tea")
+
+
+def test_a_server_that_refuses_to_stream_is_asked_for_the_whole_answer(
+    client, models: Two, tmp_path: Path, served
+) -> None:
+    theirs = served(lambda body, k: status(422, "stream") if "stream" in body else text("Tea"))
+    ask(client, "q", models[0], theirs)
+    answerer(client, tmp_path).turn()
+    (one,) = reply(client, "q").answers
+    assert (one.text, one.state) == ("Tea", contract.ENDED)
+
+
 def test_two_servers_are_asked_at_the_same_time(
     client, models: Two, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,6 +324,8 @@ def test_a_served_model_is_asked_at_its_server_beside_one_that_is_loaded(
         "top_p": 0.9,
         "seed": 7,
         "stop": ["!"],
+        "stream": True,
+        "stream_options": {"include_usage": True},
     }
     (busy,) = reply(client, "again").answers
     assert (busy.state, busy.error["code"]) == (contract.FAILED, "inference_server_answer")

@@ -4,6 +4,7 @@ told while it is written."""
 import contextlib
 import logging
 import socket
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -183,7 +184,7 @@ class Answerer:
         loaded = self._models.get(named, asked.artifacts_url)
         told.say(place, Answer(contract.WRITING))
         if isinstance(loaded, Elsewhere):
-            return pool.submit(ask_there, asked, loaded)
+            return pool.submit(ask_there, asked, loaded, lambda answer: told.watch(place, answer))
         write(asked, loaded, lambda answer: told.watch(place, answer))
         return None
 
@@ -203,20 +204,22 @@ class Answerer:
 
 
 class _Told:
-    """What was said so far, written where the web side reads it."""
+    """What was said so far, written where the web side reads it, by several threads."""
 
     def __init__(self, client: redis.Redis, asked: AskRequest) -> None:
         self._client = client
         self._id = asked.id
+        self._lock = threading.Lock()
         self.answers = [Answer() for _ in asked.models]
 
     def stop_is_wanted(self) -> bool:
         return bool(self._client.exists(contract.stop_key(self._id)))
 
     def say(self, place: int, answer: Answer) -> None:
-        self.answers[place] = answer
-        said = to_json(AskReply(self._id, tuple(self.answers)))
-        self._client.set(contract.said_key(self._id), said, ex=contract.KEPT_SECONDS)
+        with self._lock:  # or an older reply would be written over a newer one
+            self.answers[place] = answer
+            said = to_json(AskReply(self._id, tuple(self.answers)))
+            self._client.set(contract.said_key(self._id), said, ex=contract.KEPT_SECONDS)
 
     def watch(self, place: int, answer: Answer) -> bool:
         """Say it; whether the rest is not wanted any more."""
@@ -263,28 +266,45 @@ def write(asked: AskRequest, loaded: Loaded, tell: Callable[[Answer], bool]) -> 
     tell(Answer(ended, str(found.texts[0]), int(found.lengths[0]), seconds))
 
 
-def ask_there(asked: AskRequest, model: Elsewhere) -> Answer:
-    """The whole answer at once. Raises `RecipeError` where the server gives none."""
+def ask_there(asked: AskRequest, model: Elsewhere, tell: Callable[[Answer], bool]) -> Answer:
+    """The answer of a server, telling now and then what is there where it streams; `tell` says
+    whether to stop. Raises `RecipeError` where the server gives none."""
     from workers.rollouts.local import Sampling
     from workers.servers.answers import request_body, token_count
     from workers.servers.client import Server, Unanswered
 
     # Somebody waits for it: a question is asked once, and given up as any other is.
     seconds = min(model.settings.timeout_s, asked.answer_seconds)
-    begun = time.monotonic()
+    begun, told_at = time.monotonic(), float("-inf")
+    so_far = Answer(contract.WRITING)
     server = Server(replace(model.settings, timeout_s=seconds, retries=0))
     sampling = Sampling(asked.max_new_tokens, asked.temperature, asked.top_p, seed=asked.seed)
     messages = [dict(one) for one in asked.messages]
     body = request_body(model.settings, model.tokenizer, messages, sampling)
+
+    def watch(text: str) -> bool:
+        nonlocal told_at, so_far
+        now = time.monotonic()
+        so_far = replace(so_far, text=text, seconds=now - begun)
+        if now - told_at < TOLD_EVERY_S:
+            return False
+        told_at = now
+        return tell(so_far)
+
     try:
         with server.open() as client:
-            (said,) = server.ask(client, body)
+            said = server.stream(client, body, watch)
     except Unanswered as error:
+        if so_far.text and time.monotonic() - begun >= seconds:
+            return replace(so_far, state=contract.OUT_OF_TIME)
         raise RecipeError(
             "inference_server_answer", Fault.DATA, server.told(f"gave no answer: {error}")
         ) from error
+    if said is None:
+        return replace(so_far, state=contract.STOPPED)
     ended = contract.ENDED if said.ended else contract.CUT
-    tokens = token_count(said, model.tokenizer)
+    known = said.tokens is not None or model.tokenizer is not None
+    tokens = token_count(said, model.tokenizer) if known else 0
     return Answer(ended, said.text, tokens, time.monotonic() - begun)
 
 

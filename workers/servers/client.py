@@ -22,6 +22,7 @@ from workers.config.server import CHAT, ServerSettings
 from workers.contract.events import Fault, RecipeError
 from workers.service import (
     Encoded,
+    Reply,
     TooLong,
     TryAgain,
     client,
@@ -36,6 +37,7 @@ from workers.service import (
 LONGEST = 200_000  # characters of one text
 LONGEST_NAME = 200  # of a model's name, and of a fingerprint
 MOST_FINGERPRINTS = 20  # that are remembered of one server
+EVENTS = "text/event-stream"
 ENDED = {"stop": True, "eos_token": True, "stop_sequence": True, "length": False}
 
 
@@ -107,6 +109,69 @@ def _choice(choice: Any, where: str, chat: bool) -> tuple[str, bool]:
         words = ", ".join(ENDED)
         raise BadAnswer(f"{where}.finish_reason: is {str(reason)[:40]!r}, none of {words}")
     return _written(text), ENDED[reason]
+
+
+class Streamed:
+    """An answer that comes in pieces, as server-sent events: what there is of it so far.
+
+    Source: OpenAI's API reference, chat completion chunks; completions have `text` for `delta`."""
+
+    def __init__(self, *, chat: bool) -> None:
+        self.text = ""
+        self.finish_reason: str | None = None
+        self.tokens: int | None = None
+        self.model = self.fingerprint = ""
+        self.is_over = False  # `[DONE]` came
+        self._chat = chat
+        self._rest = b""  # a line that has not ended
+
+    def add(self, part: bytes) -> None:
+        """Raises `BadAnswer`."""
+        *lines, self._rest = (self._rest + part).split(b"\n")
+        for line in lines:
+            name, _, value = line.strip().partition(b":")
+            if name != b"data" or self.is_over:  # comments keep connections open
+                continue
+            if value.strip() == b"[DONE]":
+                self.is_over = True
+            else:
+                self._event(value)
+
+    def _event(self, value: bytes) -> None:
+        try:
+            event = json.loads(value)
+        except (ValueError, RecursionError) as error:
+            raise BadAnswer(f"has an event that is no JSON ({str(error)[:80]})") from error
+        if not isinstance(event, Mapping):
+            raise BadAnswer("has an event that is no object")
+        if error_said := event.get("error"):
+            raise BadAnswer(f"breaks off with an error: {str(error_said)[:200]}")
+        self.tokens = _tokens(event.get("usage")) or self.tokens
+        self.model = _name(event.get("model")) or self.model
+        self.fingerprint = _name(event.get("system_fingerprint")) or self.fingerprint
+        choices = event.get("choices")
+        choice = choices[0] if isinstance(choices, list) and choices else {}
+        if not isinstance(choice, Mapping):
+            raise BadAnswer("choices[0]: is no object")
+        said = choice.get("delta") if self._chat else choice
+        piece = said.get("content" if self._chat else "text") if isinstance(said, Mapping) else None
+        if isinstance(piece, str):
+            self.text += piece
+        if len(self.text) > LONGEST:
+            raise BadAnswer(f"has over {LONGEST:,} characters")
+        if (reason := choice.get("finish_reason")) is not None:
+            self.finish_reason = str(reason)
+
+    def given(self) -> Given:
+        """Once it is over. Raises `BadAnswer` where it has no end."""
+        if self.finish_reason not in ENDED:
+            words = ", ".join(ENDED)
+            raise BadAnswer(f"finish_reason: is {str(self.finish_reason)[:40]!r}, none of {words}")
+        return Given(_written(self.text), ENDED[self.finish_reason], self.tokens)
+
+
+def _kind(headers: httpx2.Headers) -> str:
+    return headers.get("Content-Type", "").partition(";")[0].strip().lower()
 
 
 def _name(value: Any) -> str:
@@ -203,23 +268,76 @@ class Server:
             f"no answer after {self.settings.retries + 1} tries, the last one: {what}", passing=True
         ) from last
 
+    def stream(
+        self, by: httpx2.Client, body: dict[str, Any], tell: Callable[[str], bool]
+    ) -> Given | None:
+        """One answer, asked for once, as it is written: `tell` is given what there is so far and
+        says whether the rest is not wanted; None then. A server that does not stream is asked for
+        the whole answer, or gives it. Errors as of `ask`."""
+        asked = {**body, "stream": True, "stream_options": {"include_usage": True}}
+        events = Streamed(chat=self._chat)
+        stopped = False
+
+        def arrived(status: int, headers: httpx2.Headers, part: bytes) -> bool:
+            nonlocal stopped
+            if status != 200 or _kind(headers) != EVENTS:
+                return False
+            before = len(events.text)
+            events.add(part)
+            stopped = len(events.text) > before and tell(_written(events.text))
+            return stopped or events.is_over
+
+        try:
+            began = self._clock()
+            reply = self._reply(by, asked, arrived)
+            if reply.status in REFUSED:
+                return self._once(by, body)[0]
+            if reply.status != 200 or _kind(reply.headers) != EVENTS:
+                return self._given(reply, began, 1)[0]
+            if stopped:
+                return None
+            self.recognise(events.model, [events.fingerprint])
+            return replace(events.given(), seconds=self._clock() - began)
+        except BadAnswer as error:
+            raise Unanswered(f"the answer {error}") from error
+        except (TryAgain, httpx2.TransportError) as error:
+            raise Unanswered(str(error) or type(error).__name__, passing=True) from error
+
     def _once(self, by: httpx2.Client, body: dict[str, Any]) -> list[Given]:
+        began = self._clock()
+        return self._given(self._reply(by, body), began, body.get("n", 1))
+
+    def _reply(
+        self,
+        by: httpx2.Client,
+        body: dict[str, Any],
+        arrived: Callable[[int, httpx2.Headers, bytes], bool] = lambda status, headers, part: False,
+    ) -> Reply:
         with self._lock:
             self.requests += 1
         seconds = self.settings.timeout_s
-        began = self._clock()
-        until = began + seconds
+        until = self._clock() + seconds
 
         def expired() -> str | None:
             return f"no whole answer within {seconds:g} s" if self._clock() > until else None
 
         try:
-            reply = request(by, "POST", self._url, data=body, seconds=seconds, expired=expired)
+            return request(
+                by,
+                "POST",
+                self._url,
+                data=body,
+                seconds=seconds,
+                expired=expired,
+                arrived=arrived,
+            )
         except (TooLong, Encoded) as error:
             raise Unanswered(str(error)) from error
+
+    def _given(self, reply: Reply, began: float, count: int) -> list[Given]:
         if reply.status == 200:
             took = self._clock() - began
-            given = self._understood(reply.body, reply.headers, body.get("n", 1))
+            given = self._understood(reply.body, reply.headers, count)
             return [replace(one, seconds=took) for one in given]
         reply.raise_if_passing(self._token)
         told = reply.told(self._token)
@@ -232,7 +350,7 @@ class Server:
         raise RecipeError("inference_server_refused", Fault.CONFIGURATION, self.told(told))
 
     def _understood(self, body: bytes, headers: httpx2.Headers, count: int) -> list[Given]:
-        kind = headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        kind = _kind(headers)
         if kind and kind != "application/json":
             raise Unanswered(f"the answer is {kind[:60]}, not application/json")
         try:

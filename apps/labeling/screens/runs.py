@@ -164,13 +164,14 @@ def _shown(
     def rest(message: Message) -> str:
         return address(side, places[id(message)])
 
-    texts = [text for step in steps for text in (_prose(step), _thought(step))]
-    html = iter(texts_html(text for text in texts if text is not None))
+    texts = [(_prose(step), _thought(step)) for step in steps]
+    html = iter(texts_html(text for pair in texts for text in pair if text))
     shown = []
     for place, step in enumerate(steps):
-        prose: SafeString | str = next(html) if _prose(step) is not None else ""
-        thought: SafeString | str = next(html) if _thought(step) is not None else ""
+        prose, thought = (next(html) if text else "" for text in texts[place])
         results = [_result(message, rest) for message in step.results]
+        if len(long := step.message.get("reasoning_content", "")) > LONGEST_PROSE:
+            results.append(_part(gettext("Reasoning"), long, rest(step.message), short=0))
         if step.message["role"] == "tool":
             results.append(_result(step.message, rest))
         elif len(step.message["content"]) > LONGEST_PROSE:
@@ -193,17 +194,18 @@ def _shown(
     return shown
 
 
-def _prose(step: Step) -> str | None:
-    """What is rendered of a message: None of a tool's, which is text and nothing else."""
-    text: str = step.message["content"]
-    if step.message["role"] == "tool" or len(text) > LONGEST_PROSE or not text.strip():
-        return None
-    return text
+def _prose(step: Step) -> str:
+    """What is rendered of a message: nothing of a tool's, which is text and nothing else."""
+    return "" if step.message["role"] == "tool" else _rendered(step.message["content"])
 
 
-def _thought(step: Step) -> str | None:
-    text: str = step.message.get("reasoning_content", "")[:LONGEST_PROSE]
-    return text or None
+def _thought(step: Step) -> str:
+    return _rendered(step.message.get("reasoning_content", ""))
+
+
+def _rendered(text: str) -> str:
+    """Longer ones are shown letter by letter, when they are opened."""
+    return text if text.strip() and len(text) <= LONGEST_PROSE else ""
 
 
 def _result(message: Message, rest: Callable[[Message], str]) -> Part:

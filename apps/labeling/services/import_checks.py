@@ -13,7 +13,7 @@ from apps.labeling.services.images import BadImage, RowImages
 from apps.labeling.services.loading import BadField, ComparisonRow, row_from
 from apps.labeling.services.results import RowProblem
 from apps.labeling.texts import loose_key, loosely_equal
-from measures.messages import plain
+from measures.messages import Messages, plain
 from measures.phrases import Phrases
 
 # What is odd about a row that can be imported, by kind.
@@ -108,12 +108,15 @@ def _identical(row: ComparisonRow, identical_answers: str) -> str:
     return ""
 
 
-def with_images(given: Any, images: RowImages) -> Any:
+SIDES = ("prompt", "response_a", "response_b")
+
+
+def with_images(given: Any, images: RowImages, names: Sequence[str] = SIDES) -> Any:
     """The row with the images that its texts bring along taken. Raises BadField."""
     if not isinstance(given, Mapping):
         return given
     changed = dict(given)
-    for name in ("prompt", "response_a", "response_b"):
+    for name in names:
         try:
             changed[name] = images.content(given.get(name))
         except BadImage as error:
@@ -121,12 +124,9 @@ def with_images(given: Any, images: RowImages) -> Any:
     return changed
 
 
-def images_check(row: ComparisonRow, images: RowImages) -> None:
-    for name, messages in (
-        ("prompt", row.prompt),
-        ("response_a", row.a.messages),
-        ("response_b", row.b.messages),
-    ):
+def images_check(images: RowImages, **texts: Messages) -> None:
+    """That the project has the images that the named texts show. Raises BadField."""
+    for name, messages in texts.items():
         if unknown := next(images.unknown(messages), None):
             raise BadField(name, f"names an image that this project does not have: {unknown[:12]}…")
 
@@ -166,7 +166,12 @@ def rows_read(
                 given = with_images(given, images)
             row = row_from(number, given, max_overlap)
             if images is not None:
-                images_check(row, images)
+                images_check(
+                    images,
+                    prompt=row.prompt,
+                    response_a=row.a.messages,
+                    response_b=row.b.messages,
+                )
             if row.external_id:
                 first = ids.setdefault(row.external_id, n)
                 if first != n:

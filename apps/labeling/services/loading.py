@@ -210,6 +210,36 @@ def row_from(number: int, given: Any, max_overlap: int) -> ComparisonRow:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class PromptRow:
+    """A row that is to be answered, not compared."""
+
+    external_id: str
+    prompt: Messages
+    prompt_hash: str
+    group: str
+    topic: str
+    language: str
+    licence: str
+
+
+def prompt_row_from(given: Mapping[str, Any]) -> PromptRow:
+    """A row of a prompt alone, checked. Raises BadField for the first field that is wrong."""
+    prompt = _messages(given, "prompt", role="user")
+    if prompt[-1]["role"] == "assistant":
+        raise BadField("prompt", "ends with an answer")
+    group = _text(given, "group", _LENGTHS["group"])
+    return PromptRow(
+        external_id=_text(given, "id", _LONGEST_ID, allow_number=True),
+        prompt=prompt,
+        prompt_hash=fingerprint(prompt),
+        group=group or image_group(prompt) or loose_key(prompt),
+        topic=_text(given, "topic", _LENGTHS["topic"]),
+        language=_text(given, "language", _LENGTHS["language"]),
+        licence=_text(given, "licence", _LENGTHS["licence"]),
+    )
+
+
 # Of the row's own columns, the names that say that a pair may upset whoever reads it.
 _WARNING_NAMES = ("content_warning", "warning")
 _WARNING_FLAGS = ("unsafe", "sensitive", "nsfw")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.db.models import Exists, OuterRef
 from django.utils import timezone
 from django.utils.translation import gettext
@@ -41,16 +41,13 @@ from apps.labeling.personal_data import personal_data
 from apps.labeling.services import statements as sql
 from apps.labeling.services.answers import LONGEST_TIME, slot_lock, times_bounded
 from apps.labeling.services.eligibility import LABELERS
+from apps.labeling.services.images import RowImages
+from apps.labeling.services.import_checks import images_check, with_images
 from apps.labeling.services.leasing import WRITING_SECONDS, slot_release, writing_lock
+from apps.labeling.services.loading import BadField, prompt_row_from
 from apps.labeling.services.notices import text_returned_tell, texts_wait_tell, writing_tell
 from apps.labeling.services.results import Lease
-from apps.labeling.texts import (
-    MOST_CHARACTERS,
-    BadMessages,
-    fingerprint,
-    loose_key,
-    messages_from,
-)
+from apps.labeling.texts import MOST_CHARACTERS, fingerprint, loose_key
 from measures.messages import Messages
 from measures.phrases import Phrases
 
@@ -61,7 +58,6 @@ MOST_PLACES = 5_000  # of one batch
 RETURNED_FOR = timedelta(days=7)  # for which a text that was sent back is its author's
 LONGEST_REASON = 1000
 USUAL_MOST = 20_000
-_LENGTHS = {"topic": 200, "language": 12, "licence": 60, "group": 200, "id": 120}
 PHRASE = "phrase"
 # What a scan finds, in the language of whoever reads it; the keys are those of `personal_data`.
 FOUND = {
@@ -179,56 +175,37 @@ def _prompts_stored(
     project: Project, rows: Sequence[Mapping[str, Any]], texts: Mapping[str, str], *, source: str
 ) -> list[Prompt]:
     """The project's prompts of these rows, made where they are new; each once, in order."""
+    images = RowImages(project, writes=True)
     wanted: dict[str, Prompt] = {}
-    for number, row in enumerate(rows, start=1):
-        messages = _row_messages(row, number)
-        about = {name: _row_text(row, name, number) for name in _LENGTHS}
+    for number, given in enumerate(rows, start=1):
+        try:
+            row = prompt_row_from(with_images(given, images, ["prompt"]))
+            images_check(images, prompt=row.prompt)
+        except BadField as error:
+            raise DomainError(
+                f"Row {number}: {error.name} {error.message}.",
+                field="prompts",
+                row=number,
+                details=error.message,
+            ) from None
         wanted.setdefault(
-            fingerprint(messages),
+            row.prompt_hash,
             Prompt(
                 project=project,
-                messages=messages,
-                text_hash=fingerprint(messages),
-                group_key=about["group"] or loose_key(messages),
-                topic=about["topic"] or texts["topic"],
-                language=about["language"] or texts["language"],
-                licence=about["licence"],
+                messages=row.prompt,
+                text_hash=row.prompt_hash,
+                group_key=row.group,
+                topic=row.topic or texts["topic"],
+                language=row.language or texts["language"],
+                licence=row.licence,
                 source=source,
-                metadata={"id": about["id"]} if about["id"] else {},
+                metadata={"id": row.external_id} if row.external_id else {},
             ),
         )
     Prompt.objects.bulk_create(wanted.values(), ignore_conflicts=True, batch_size=1_000)
     stored = Prompt.objects.filter(project=project, text_hash__in=list(wanted))
     by_hash = {prompt.text_hash: prompt for prompt in stored}
     return [by_hash[text_hash] for text_hash in wanted]
-
-
-def _row_messages(row: Mapping[str, Any], number: int) -> Messages:
-    try:
-        messages = messages_from(row.get("prompt"), role="user")
-    except BadMessages as error:
-        raise DomainError(
-            f"Row {number}: prompt {error}.", field="prompts", row=number, details=str(error)
-        ) from None
-    if messages[-1]["role"] == "assistant":
-        raise DomainError(
-            f"Row {number}: the prompt ends with an answer.", field="prompts", row=number
-        )
-    return messages
-
-
-def _row_text(row: Mapping[str, Any], name: str, number: int) -> str:
-    value = row.get(name)
-    value = "" if value is None else value
-    if name == "id" and isinstance(value, int):
-        value = str(value)
-    if not isinstance(value, str) or len(value.strip()) > _LENGTHS[name] or "\x00" in value:
-        raise DomainError(
-            f"Row {number}: {name} must be a text of at most {_LENGTHS[name]} characters.",
-            field="prompts",
-            row=number,
-        )
-    return value.strip()
 
 
 def _places_make(batch: WritingBatch, asked: Sequence[Prompt]) -> int:
@@ -715,11 +692,15 @@ def _new_check(batch: WritingBatch, body: str, *, besides: int) -> None:
         text__batch=batch, text__state__in=(State.WAITING, State.ACCEPTED), body=body
     ).exclude(text=besides)
     if same.exists() or waiting.exists():
-        raise Conflict(
-            gettext("This project has the same prompt already. Write another one."),
-            code="known_prompt",
-            field="body",
-        )
+        raise _known_prompt()
+
+
+def _known_prompt() -> Conflict:
+    return Conflict(
+        gettext("This project has the same prompt already. Write another one."),
+        code="known_prompt",
+        field="body",
+    )
 
 
 def _asked(body: str) -> Messages:
@@ -731,17 +712,21 @@ def _prompt_make(text: WrittenText, batch: WritingBatch, body: str) -> None:
     if batch.kind != Kind.PROMPTS:
         return
     messages = _asked(body)
-    text.made_prompt = Prompt.objects.create(
-        project_id=batch.project_id,
-        messages=messages,
-        text_hash=fingerprint(messages),
-        group_key=loose_key(messages),
-        topic=batch.topic,
-        language=batch.language,
-        licence=batch.licence,
-        source=batch.name,
-        metadata={"writing": batch.pk},
-    )
+    try:
+        with transaction.atomic():
+            text.made_prompt = Prompt.objects.create(
+                project_id=batch.project_id,
+                messages=messages,
+                text_hash=fingerprint(messages),
+                group_key=loose_key(messages),
+                topic=batch.topic,
+                language=batch.language,
+                licence=batch.licence,
+                source=batch.name,
+                metadata={"writing": batch.pk},
+            )
+    except IntegrityError:  # the same words were accepted or imported at the same time
+        raise _known_prompt() from None
 
 
 # --- when a person is erased --------------------------------------------------------------------

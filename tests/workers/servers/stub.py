@@ -93,6 +93,36 @@ def text(*texts: str, **fields: Any) -> Reply:
     return raw(json.dumps(completion(*texts, **fields)).encode())
 
 
+def events(
+    *pieces: str,
+    reason: str | None = "stop",
+    then: Callable[[int], object] = lambda n: None,
+    **last: Any,
+) -> Reply:
+    """An answer in pieces; `then` is called with how many were sent, after each."""
+
+    def send(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Type", "text/event-stream; charset=utf-8")
+        handler.send_header("Connection", "close")
+        handler.end_headers()
+
+        def say(data: str) -> None:
+            handler.wfile.write(f"data: {data}\n\n".encode())
+            handler.wfile.flush()
+
+        handler.wfile.write(b": a comment\n\n")
+        for n, piece in enumerate(pieces, start=1):
+            say(json.dumps({"model": "stub", "choices": [{"delta": {"content": piece}}]}))
+            then(n)
+        end = {"choices": [{"delta": {}, "finish_reason": reason}], "model": "stub"}
+        say(json.dumps(end | last))
+        say("[DONE]")
+        handler.close_connection = True
+
+    return send
+
+
 def status(code: int, told: str = "", **headers: str) -> Reply:
     return raw(told.encode(), kind="text/plain", status=code, **headers)
 
