@@ -16,6 +16,7 @@ from PIL import Image
 from apps.accounts.models import Membership, Project, Role, User
 from apps.accounts.services import project_archive, project_delete
 from apps.labeling import services
+from apps.labeling.formats import layouts
 from apps.labeling.models import Comparison, Prompt, Response, StoredImage
 from apps.labeling.rendering import text_html
 from apps.labeling.services import RowsRefused
@@ -24,6 +25,7 @@ from apps.snapshots.assembling.gate import LeakFound
 from apps.snapshots.models import Snapshot
 from apps.snapshots.recipe import SnapshotRecipe
 from apps.snapshots.services import freezing
+from measures.messages import images_in
 from tests.snapshots.conftest import crowd_make
 from tests.snapshots.test_exports import content as exported
 from workers.artifacts import ArtifactError
@@ -329,3 +331,117 @@ def test_an_answer_with_an_image_is_not_sent_to_trainers_of_images(
     snapshot = frozen(project, emil)
     with pytest.raises(DomainError, match="in prompts alone"):
         exported(snapshot, shape="images", form="zip")
+
+
+# A column of images beside the messages, as TRL and `datasets` have it.
+
+BLUE, RED = encoded(picture(1)), encoded(picture(2))
+ASKED = [{"type": "image"}, {"type": "text", "text": "Which is it?"}]
+ANSWERS = {
+    "chosen": [{"role": "assistant", "content": "Blue."}],
+    "rejected": [{"role": "assistant", "content": "Red."}],
+}
+SEEN = datasets.Sequence(datasets.Image())
+
+
+def imported(project: Project, path: Path) -> None:
+    read = layouts.rows(path=str(path), chosen={}, columns=500, decoded=10**9, scratch="-")
+    next(read)
+    found = list(read)
+    assert [row.get("fault") for row in found] == [None] * len(found)
+    services.comparisons_import(project=project, rows=[row["comparison"] for row in found])
+
+
+def test_an_export_with_images_comes_in_again_as_it_was(
+    project: Project, emil: User, tmp_path: Path
+) -> None:
+    with_images(project, [picture(n) for n in range(10)])
+    sent = exported(frozen(project, emil), shape="images", form="parquet", split="train")
+    (tmp_path / "train.parquet").write_bytes(sent)
+    other = Project.objects.create(slug="other", name="Other")
+    imported(other, tmp_path / "train.parquet")
+    mine = Prompt.objects.filter(project=project).values_list("messages", flat=True)
+    theirs = Prompt.objects.filter(project=other)
+    assert theirs.exists()
+    shown = [hashes for one in mine if (hashes := tuple(images_in(one)))]
+    for prompt in theirs:
+        assert tuple(images_in(prompt.messages)) in shown
+        assert "images" not in Comparison.objects.filter(prompt=prompt)[0].metadata
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"prompt": [{"role": "user", "content": ASKED}], **ANSWERS},
+        {name: [{"role": "user", "content": ASKED}, *answer] for name, answer in ANSWERS.items()},
+        {"prompt": "<image>\nWhich is it?", "chosen": "Blue.", "rejected": "Red."},
+        {"prompt": "Which is it?", "chosen": "Blue.", "rejected": "Red."},
+        {"prompt": [{"role": "user", "content": "Which is it?"}], **ANSWERS},
+    ],
+)
+def test_a_column_of_images_goes_where_the_messages_show_them(
+    project: Project, tmp_path: Path, row: dict[str, Any]
+) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps({**row, "images": [data_url(BLUE)]}) + "\n")
+    imported(project, path)
+    (prompt,) = Prompt.objects.filter(project=project)
+    (stored,) = StoredImage.objects.filter(project=project)
+    assert [one["role"] for one in prompt.messages] == ["user"]
+    assert prompt.messages[0]["content"].split() == [
+        f"![image](image:{stored.sha256})",
+        *["Which", "is", "it?"],
+    ]
+
+
+def test_images_are_read_as_datasets_writes_them(project: Project, tmp_path: Path) -> None:
+    two = [{"type": "image"}, *ASKED]
+    held = datasets.Dataset.from_list(
+        [
+            {
+                "prompt": [{"role": "user", "content": two}],
+                **ANSWERS,
+                "images": [{"bytes": BLUE, "path": None}, {"bytes": RED, "path": "red.png"}],
+            }
+        ]
+    ).cast_column("images", SEEN)
+    held.to_parquet(tmp_path / "rows.parquet")
+    imported(project, tmp_path / "rows.parquet")
+    (prompt,) = Prompt.objects.filter(project=project)
+    wanted = [image_store(project=project, data=one).sha256 for one in (BLUE, RED)]
+    assert list(images_in(prompt.messages)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({"prompt": [{"role": "user", "content": [*ASKED, *ASKED]}]}, "fewer images"),
+        ({"prompt": "<image> <image> Which?"}, "fewer images"),
+        ({"prompt": [{"role": "system", "content": "Be kind."}]}, "no message of a user"),
+    ],
+)
+def test_images_without_a_place_refuse_their_row(
+    tmp_path: Path, row: dict[str, Any], words: str
+) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps({**ANSWERS, **row, "images": [data_url(BLUE)]}) + "\n")
+    read = layouts.rows(path=str(path), chosen={}, columns=500, decoded=10**9, scratch="-")
+    next(read)
+    ((field, message),) = [one["fault"] for one in read]
+    assert field == "images"
+    assert words in message
+
+
+def test_a_large_image_in_a_text_is_no_long_text(project: Project, tmp_path: Path) -> None:
+    noise = Image.effect_noise((700, 700), 90)
+    url = data_url(encoded(noise))
+    assert len(url) > 400_000
+    path = tmp_path / "rows.jsonl"
+    row = {"prompt": f"![noise]({url}) What?", "response_a": "Snow.", "response_b": "Sand."}
+    path.write_text(json.dumps(row) + "\n")
+    imported(project, path)
+    assert StoredImage.objects.filter(project=project).count() == 1
+    shown = next(
+        layouts.preview(path=str(path), chosen={}, columns=500, decoded=10**9, scratch="-")
+    )
+    assert shown["rows"][0]["prompt"].endswith("What?")

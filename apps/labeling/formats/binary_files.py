@@ -7,13 +7,14 @@ import stat
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from apps.labeling.formats.images import data_url
 from apps.labeling.formats.records import (
     MOST_SWELLING,
     FileLimits,
@@ -240,7 +241,10 @@ def _numbered(batches: Iterator[pa.RecordBatch], limits: FileLimits) -> Records:
         for start in range(0, batch.num_rows, size):
             for record in batch.slice(start, size).to_pylist():
                 number += 1
-                yield number, {name: _plain(value) for name, value in record.items()}
+                yield number, {
+                    name: _plain(_parsed(value, batch.schema.field(name).type))
+                    for name, value in record.items()
+                }
 
 
 def _slice_rows(batch: pa.RecordBatch) -> int:
@@ -253,8 +257,20 @@ def _slice_rows(batch: pa.RecordBatch) -> int:
     return max(1, min(1000, _SLICE_BYTES // row))
 
 
+def _parsed(value: Any, type_: pa.DataType) -> Any:
+    """A value of Arrow's type of JSON, or a list of them, as what it says: `datasets` writes
+    messages so whose fields differ. What cannot be parsed stays a text."""
+    if isinstance(type_, pa.JsonType) and isinstance(value, str):
+        with suppress(ValueError, RecursionError):
+            return json.loads(value)
+    if isinstance(value, list) and pa.types.is_list(type_):
+        return [_parsed(entry, type_.value_type) for entry in value]
+    return value
+
+
 def _plain(value: Any) -> Any:
-    """JSON's types: dates as ISO text, bytes as their length, structs without empty members."""
+    """JSON's types: dates as ISO text, images as data URLs, other bytes as their length, structs
+    without empty members."""
     if isinstance(value, dict):
         return {key: _plain(entry) for key, entry in value.items() if entry is not None}
     if isinstance(value, list):
@@ -262,7 +278,7 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, str | int | float | bool):
         return value
     if isinstance(value, bytes):
-        return f"<{len(value)} bytes>"
+        return data_url(value) or f"<{len(value)} bytes>"
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 

@@ -20,8 +20,10 @@ from apps.labeling.formats import (
     trajectories,
     transcripts,
 )
+from apps.labeling.formats.images import images_placed, without_data
 from apps.labeling.formats.mapping import Mapper
 from apps.labeling.formats.records import (
+    BadValue,
     Converted,
     FileLimits,
     FormatError,
@@ -88,7 +90,16 @@ class Layout:
             if isinstance(record, RecordFault):
                 yield Converted(number, fault=record)
             else:
-                yield from self.convert(number, record, read)
+                yield from self.converted(number, record, read)
+
+    def converted(self, number: int, record: Record, read: Mapper) -> Iterator[Converted]:
+        """One record, with the images of its column where they belong."""
+        try:
+            placed = images_placed(record, read.mapping)
+        except BadValue as error:
+            yield Converted(number, fault=RecordFault(error.field, error.message))
+        else:
+            yield from self.convert(number, placed, read)
 
 
 def _good(records: Records, faults: list[Converted]) -> Iterator[tuple[int, Record]]:
@@ -213,7 +224,7 @@ def _converted(table: Table, layout: Layout, options: Options) -> list[Converted
     rows = (
         layout.together(sample, read)
         if layout.together is not None
-        else (row for number, record in sample for row in layout.convert(number, record, read))
+        else (row for number, record in sample for row in layout.converted(number, record, read))
     )
     return list(itertools.islice(rows, SAMPLE_ROWS))
 
@@ -227,7 +238,8 @@ def _row(row: Converted, mapping: Mapping[str, str]) -> dict[str, Any]:
     shown |= {name: _cell(made[name]) for name in ("label", "answer", "split") if name in made}
     for name, role, text in texts_of(made):
         try:
-            shown[name] = excerpt(messages_from(text, role=role), _LONGEST_CELL)
+            said = messages_from(without_data(text), role=role)
+            shown[name] = excerpt(said, _LONGEST_CELL)
         except BadMessages as error:
             why = "is missing" if text is None else str(error)
             return {"row": row.row, "error": ": ".join(in_own_words(name, why, mapping))}
@@ -337,7 +349,7 @@ def _plain(row: Converted) -> dict[str, Any]:
     if row.fault is not None:
         return {"row": row.row, "fault": [row.fault.field, row.fault.message]}
     for name, _, text in texts_of(row.comparison or {}):
-        if isinstance(text, str) and len(text) > MOST_CHARACTERS:
+        if isinstance(text, str) and len(text := without_data(text)) > MOST_CHARACTERS:
             # Known here already, so that no worker has to hold it.
             message = f"the text has {len(text):,} characters; at most {MOST_CHARACTERS:,}"
             return {"row": row.row, "fault": [name, message]}

@@ -19,6 +19,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from apps.accounts.models import Project, User
 from apps.common.errors import DomainError
+from apps.labeling.formats.images import DATA_URL
 from apps.labeling.models import StoredImage
 from apps.labeling.services.imports import store
 from measures.messages import images_in
@@ -30,9 +31,6 @@ _FORMATS = {
     "JPEG": StoredImage.MediaType.JPEG,
     "WEBP": StoredImage.MediaType.WEBP,
 }
-_DATA_URL = re.compile(
-    r"!\[((?:[^\]\\\n]|\\.)*)\]\(data:image/[a-z+.-]{1,20};base64,([A-Za-z0-9+/=\s]*)\)"
-)
 
 
 class BadImage(DomainError):
@@ -161,7 +159,7 @@ class RowImages:
         """The text with its data URLs replaced by references. Raises BadImage."""
         if "](data:image/" not in text:
             return text
-        return _DATA_URL.sub(lambda found: self._stored(found[1], found[2]), text)
+        return DATA_URL.sub(lambda found: self._stored(found[1], found[2]), text)
 
     def _stored(self, words: str, encoded: str) -> str:
         try:
