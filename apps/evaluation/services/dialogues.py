@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Count
 from django.utils import timezone
 from django.utils.translation import gettext
 
@@ -240,10 +241,8 @@ def conversation_start(
 def _systems_drawn(campaign: DialogueCampaign, conversation: str) -> tuple[int, int]:
     """The two systems that have met least often, by lot among equals."""
     n = campaign.systems.count()
-    met: dict[tuple[int, int], int] = {}
-    held = Conversation.objects.filter(campaign=campaign).values_list("first", "second")
-    for first, second in held:
-        met[first, second] = met.get((first, second), 0) + 1
+    held = Conversation.objects.filter(campaign=campaign).order_by().values_list("first", "second")
+    met = {(first, second): n for first, second, n in held.annotate(n=Count("pk"))}
     pairs = [(one, other) for one in range(n) for other in range(one + 1, n)]
     return min(
         pairs, key=lambda pair: (met.get(pair, 0), draw(campaign, conversation, 0, f"{pair}"))
