@@ -34,9 +34,39 @@ def argument(debate: int, number: int) -> str:
     return f"debate {debate} argument {number}: " + " ".join(words)
 
 
+_people: Rows | None = None
+_made: dict[tuple[int, int], tuple[str, int, list[Rows]]] = {}
+
+
 def crowd_make(project: Project, *, debates: int = N_DEBATES, start: int = 0) -> list[Comparison]:
-    """Comparisons with their votes: the longer argument wins 5 to 0 everywhere."""
+    """Comparisons with their votes: the longer argument wins 5 to 0 everywhere. Made once in a
+    process; later tests get the same rows, in their own project."""
     people = people_make()
+    made_in, first, tables = _made.get((debates, start), ("", 0, []))
+    if not tables or Comparison.objects.filter(pk=first).exists():  # of another project here
+        comparisons = _crowd_built(project, people, debates, start)
+        asked = Prompt.objects.filter(pk__in={one.prompt_id for one in comparisons})
+        pairs = Comparison.objects.filter(pk__in=[one.pk for one in comparisons])
+        read = (
+            asked,
+            Response.objects.filter(prompt__in=asked),
+            pairs,
+            Slot.objects.filter(task__in=pairs),
+            Answer.objects.filter(slot__task__in=pairs),
+        )
+        if not tables:
+            first = comparisons[0].pk
+            _made[debates, start] = project.pk, first, [rows_read(table) for table in read]
+        return comparisons
+    for rows in tables:
+        rows_write(rows._replace(text=rows.text.replace(made_in, project.pk)))
+    found = Comparison.objects.filter(project=project, pk__gte=first).order_by("pk")
+    return list(found.select_related("prompt", "response_a", "response_b", "project"))
+
+
+def _crowd_built(
+    project: Project, people: list[User], debates: int, start: int
+) -> list[Comparison]:
     prompts = Prompt.objects.bulk_create(_prompt(project, n) for n in range(start, start + debates))
     responses = Response.objects.bulk_create(
         _response(prompt, start + k, number)
@@ -66,12 +96,18 @@ def crowd_make(project: Project, *, debates: int = N_DEBATES, start: int = 0) ->
 
 
 def people_make() -> list[User]:
-    names = [f"crowd-{n:02}" for n in range(N_PEOPLE)]
-    User.objects.bulk_create(
-        (User(username=n, is_imported=True, is_active=False, password="!") for n in names),
-        ignore_conflicts=True,
-    )
-    return list(User.objects.filter(username__in=names).order_by("username"))
+    global _people
+    found = User.objects.filter(username__startswith="crowd-").order_by("username")
+    if not found.exists():
+        if _people is None:
+            names = [f"crowd-{n:02}" for n in range(N_PEOPLE)]
+            User.objects.bulk_create(
+                User(username=n, is_imported=True, is_active=False, password="!") for n in names
+            )
+            _people = rows_read(found)
+        else:
+            rows_write(_people)
+    return list(found.all())
 
 
 def _prompt(project: Project, debate: int) -> Prompt:
@@ -133,30 +169,9 @@ def revote(comparison: Comparison, choices: list[str], **more: Any) -> None:
         )
 
 
-_made: tuple[str, list[Rows]] | None = None
-
-
 @pytest.fixture
 def crowd(project: Project) -> list[Comparison]:
-    """Made once in a process; later tests get the same rows, in their own project."""
-    global _made
-    if _made is None:
-        comparisons = crowd_make(project)
-        tables = (
-            User.objects.filter(username__startswith="crowd-"),
-            Prompt.objects.filter(project=project),
-            Response.objects.filter(prompt__project=project),
-            Comparison.objects.filter(project=project),
-            Slot.objects.filter(project=project),
-            Answer.objects.filter(project=project),
-        )
-        _made = project.pk, [rows_read(table) for table in tables]
-        return comparisons
-    made_in, tables = _made
-    for rows in tables:
-        rows_write(rows._replace(text=rows.text.replace(made_in, project.pk)))
-    found = Comparison.objects.filter(project=project).order_by("pk")
-    return list(found.select_related("prompt", "response_a", "response_b", "project"))
+    return crowd_make(project)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from http.cookies import SimpleCookie
 from typing import Any
 
 import pytest
@@ -20,9 +21,15 @@ LINES = {f"{line.method} {line.name}" if not line.is_api else line.name: line fo
 
 @pytest.fixture(scope="module")
 def world(django_db_setup: None, django_db_blocker: Any) -> Iterator[World]:
-    """Made once; every try works in a savepoint that is rolled back."""
+    """Made once, with everybody signed in; every try works in a savepoint that is rolled back."""
     with django_db_blocker.unblock(), transaction.atomic():
-        yield world_make()
+        made = world_make()
+        for persona in PERSONAS:
+            if (user := made.persona(persona)) is not None:
+                client = Client()
+                client.force_login(user)
+                made.cookies[persona] = {one.key: one.value for one in client.cookies.values()}
+        yield made
         transaction.set_rollback(True)
 
 
@@ -77,9 +84,7 @@ def test_every_api_operation_is_in_the_table():
 
 def _ask(line: Line, world: World, persona: str) -> HttpResponse:
     client = Client(raise_request_exception=True)
-    user = world.persona(persona)
-    if user is not None:
-        client.force_login(user)
+    client.cookies = SimpleCookie(world.cookies.get(persona, {}))
     data = line.data(world) if callable(line.data) else line.data
     ask = getattr(client, line.method.lower())
     if line.is_api and line.method in {"POST", "PUT", "PATCH"}:

@@ -1,6 +1,6 @@
 """A small project with one of everything an address may name."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
 from typing import Any
@@ -35,6 +35,7 @@ class World:
     emil: User
     ada: User
     olga: User
+    cookies: dict[str, dict[str, str]] = field(default_factory=dict)  # of those signed in
 
     def persona(self, name: str) -> User | None:
         return {
