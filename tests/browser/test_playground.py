@@ -1,6 +1,5 @@
 """The playground in a browser: two models answer, and their pair goes to people and back."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,7 @@ from apps.training.models import Checkpoint, Run
 from tests.browser.readable import readable
 from tests.evaluation.assessed import model_make
 from tests.people import person_make
-from tests.training.stack import Process, wait_until
-from tests.workers.asked import emptied, put_model
-from workers.contract import asking
-from workers.contract.wire import alive_key
+from tests.workers.asked import answerer_runs, emptied, put_model
 
 pytestmark = [pytest.mark.browser, pytest.mark.stack, pytest.mark.django_db(transaction=True)]
 redis_client = pytest.fixture(emptied)
@@ -42,16 +38,11 @@ def page(
     emil = person_make("Emil", project, Role.ENGINEER)
     first = model_put(project, emil, tmp_path, "first", 1)
     model_put(project, emil, tmp_path, "second", 2)
-    environment = {"WORK_DIR": str(tmp_path), "OMP_NUM_THREADS": "1", "LOG_LEVEL": ""}
-    answerer = Process([sys.executable, "-m", "workers.answering"], environment, tmp_path / "log")
-    answerer.start()
-    wait_until(lambda: redis_client.exists(alive_key(asking.ANSWERER)), seconds=60)
     page = open_page()
     sign_in(page, "emil")
     page.goto(f"{live_server.url}/p/arguments/models/{first.pk}/")
-    yield page
-    answerer.close()
-    redis_client.delete(alive_key(asking.ANSWERER))
+    with answerer_runs(redis_client, tmp_path):
+        yield page
 
 
 def test_two_models_are_asked_read_and_sent_to_people(page: Page) -> None:

@@ -1,17 +1,21 @@
 """Questions as the web side puts them into Redis, and small models that answer."""
 
 import os
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import redis
 
+from tests.training.stack import Process, wait_until
 from tests.workers.recipes.language import tiny_llama, word_tokenizer
 from tests.workers.scored import put_tree
 from workers.contract import asking as contract
 from workers.contract.asking import AskReply, AskRequest
 from workers.contract.channel import to_json
+from workers.contract.wire import alive_key
 from workers.models.loading import save_model
 
 
@@ -24,6 +28,19 @@ def emptied() -> Iterator["redis.Redis[Any]"]:
         if before:
             yield client
     client.close()
+
+
+@contextmanager
+def answerer_runs(client: "redis.Redis[Any]", folder: Path, **environment: str) -> Iterator[None]:
+    """The answerer as a process of its own."""
+    known = {"WORK_DIR": str(folder), "OMP_NUM_THREADS": "1", "LOG_LEVEL": ""}
+    program = [sys.executable, "-m", "workers.answering"]
+    answerer = Process(program, known | environment, folder / "log")
+    answerer.start()
+    wait_until(lambda: client.exists(alive_key(contract.ANSWERER)), seconds=60)
+    yield
+    answerer.close()
+    client.delete(alive_key(contract.ANSWERER))
 
 
 def put_model(root: Path, name: str, *, seed: int) -> tuple[str, dict[str, str]]:

@@ -121,6 +121,12 @@
       submit();
       return;
     }
+    const message = fast && target.closest?.("form[data-message]");
+    if (message) {
+      event.preventDefault();
+      if (!event.repeat) message.requestSubmit();
+      return;
+    }
     if (fast || event.shiftKey || target.matches?.("button, a, summary, textarea, select")) return;
     if (target !== document.body && !target.closest?.("#pair form")) return;
     event.preventDefault();
