@@ -6,6 +6,7 @@ import re
 import threading
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,9 @@ from apps.evaluation.services.dialogues import CampaignAsked, dialogue_open
 from apps.labeling.models import Comparison, LabelingSettings, Prompt, Response, Slot, Task, Vote
 from apps.labeling.services import comparisons_import, labeling_status, slot_lease_next
 from apps.labeling.services.results import Lease
+from apps.snapshots.recipe import SnapshotRecipe
+from apps.snapshots.services.freezing import snapshot_freeze
+from apps.snapshots.storage import read_rows
 from apps.training.models import Checkpoint, Run
 from measures.model_ranking import ModelVotes, two_way_rate
 from tests.evaluation.assessed import HOSTILE, model_make
@@ -196,6 +200,41 @@ def test_a_pair_of_a_dialogue_is_handed_to_nobody_unless_the_campaign_asks_other
     assert lease.prompt == [{"role": "user", "content": "Why coffee?"}]
     assert Comparison.objects.get(pk=turn.task_id).overlap == 3
     assert not isinstance(slot_lease_next(project=project, annotator=ana), Lease)
+
+
+def test_judged_turns_freeze_with_no_conversation_in_two_splits(
+    ana: User,
+    emil: User,
+    project: Project,
+    models: list[Checkpoint],
+    alive: Any,
+    settings: Any,
+    tmp_path: Path,
+) -> None:
+    settings.ARTIFACTS_URL = str(tmp_path)
+    talks = [opened(project, emil, models[:2], most_turns=2) for _ in range(2)]
+    blind = opened(project, emil, models[:2], in_datasets=False)
+    for number in range(12):
+        talk = begun(talks[number % 2], ana, f"{number}")
+        for text in (f"What about number {number}?", f"And is {number} any better?"):
+            judged(alive, talk, ana, text, "left", answers=(f"Yes, {text}", f"No, not {text}"))
+    judged(alive, begun(blind, ana), ana, "Never to be trained on?")
+    recipe = SnapshotRecipe(
+        least_votes=1, least_agreeing=1, seed="seed-2", splits={"train": 0.5, "dev": 0.5}
+    )
+    frozen = snapshot_freeze(project=project, name="Talks", recipe=recipe, user=emil)
+    splits = {path.stem: list(read_rows(path)) for path in (tmp_path / frozen.uri).glob("*.jsonl")}
+    assert sum(map(len, splits.values())) == 24
+    held = {name: {row["group"] for row in rows} for name, rows in splits.items()}
+    assert all(held.values())
+    assert not held["train"] & held["dev"]
+    assert len(held["train"] | held["dev"]) == 12
+    longer = [row for row in splits["train"] if len(row["prompt"]) == 3]
+    assert longer
+    for row in longer:  # the thread went on with the answer that was chosen
+        assert row["prompt"][1]["content"].startswith("Yes, ")
+        assert row["chosen"][0]["content"].startswith("Yes, And")
+        assert row["rejected"][0]["content"].startswith("No, not And")
 
 
 def test_what_datasets_may_not_hold_is_a_blind_pair(
