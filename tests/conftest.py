@@ -46,6 +46,7 @@ SPREAD = (
 )
 # Load, killed actors and the way over S3: a minute or more each, run by `make test-system`.
 LONG = (
+    "tests/browser/test_every_dataset.py",
     "tests/labeling/test_many_clients.py",
     "tests/remote/test_frozen_over_s3.py",
     "tests/workers/ray/test_actor_ends.py",

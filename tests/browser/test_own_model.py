@@ -96,6 +96,10 @@ def launched(page: Page, kind: str, name: str, fields: dict[str, str], **inputs:
         summary.click()
     for label, value in fields.items():
         field = page.locator(f"[name='c_{label}']")
+        if label == "reward" and value.startswith("{"):
+            page.get_by_text("As text (JSON)").first.click()
+            field.fill(value)
+            continue
         if label == "reward":
             page.get_by_label("Kind of reward").select_option("token_count")
             page.get_by_label("token", exact=True).fill(value)
