@@ -112,6 +112,7 @@ def test_a_dataset_of_each_kind_goes_into_a_run(
     launched(page, "Process reward model", "steps", SHORT, data="My judged steps", sft="mine")
     tools = {
         "steps": "2",
+        "learning_rate": "0.0001",
         "environment": "calculator",
         "tool_template": "plain",
         "max_prompt_length": "512",

@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils import timezone
 
 from apps.accounts.models import Project, User
-from apps.common.errors import DomainError, Missing
+from apps.common.errors import Conflict, DomainError, Missing
 from apps.labeling import services
 from apps.labeling.formats.conversations import log_from
 from apps.labeling.models import LabelingSettings, RunAnswer, Slot, Task
@@ -191,6 +191,18 @@ def test_an_answer_keeps_what_was_said_of_the_runs_by_the_stored_sides(
     assert re.search(r'name="outcome-left-success" value="yes" checked', editing)
     assert re.search(r'<option value="4" selected>', editing)
     assert re.search(r'name="step-4-4" value="right" checked', editing)
+
+
+def test_the_same_answer_again_is_a_replay_and_another_of_the_runs_is_not(
+    lease: Lease, ana: User
+) -> None:
+    sent: dict[str, Any] = {"slot": lease.slot, "annotator": ana, "idempotency_key": lease.key}
+    said = {"outcome": {"left": {"success": "yes"}}, "first_error": {"right": 4}}
+    vote_cast(**sent, side="tie", runs={**said, "unopened": {"left": [4]}})
+    assert vote_cast(**sent, side="tie", runs=said).replayed
+    with pytest.raises(Conflict):
+        vote_cast(**sent, side="tie", runs={**said, "first_error": {"right": 5}})
+    assert RunAnswer.objects.get().first_error["b" if lease.left_is == "a" else "a"] == 4
 
 
 def test_steps_are_stored_in_the_order_of_the_stored_answers(

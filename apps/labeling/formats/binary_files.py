@@ -241,10 +241,13 @@ def _numbered(batches: Iterator[pa.RecordBatch], limits: FileLimits) -> Records:
         for start in range(0, batch.num_rows, size):
             for record in batch.slice(start, size).to_pylist():
                 number += 1
-                yield number, {
-                    name: _plain(_parsed(value, batch.schema.field(name).type))
-                    for name, value in record.items()
-                }
+                yield (
+                    number,
+                    {
+                        name: _plain(_parsed(value, batch.schema.field(name).type))
+                        for name, value in record.items()
+                    },
+                )
 
 
 def _slice_rows(batch: pa.RecordBatch) -> int:

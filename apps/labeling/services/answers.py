@@ -182,7 +182,17 @@ class Answer:
             and stored.strength == self.strength
             and stored.reasons == self.reasons
             and stored.criteria == self.canonical_criteria(left_is)
+            and self._same_of_runs(stored.pk, left_is)
         )
+
+    def _same_of_runs(self, answer: int, left_is: str) -> bool:
+        """What was opened between the two submits makes no other answer of it."""
+        if not self.runs:
+            return True
+        said: dict[str, Any] = dict(self.canonical_runs(left_is))
+        kept = RunAnswer.objects.filter(answer=answer).first()
+        names = ("outcome", "first_error", "steps")
+        return kept is not None and all(getattr(kept, one) == said.get(one, {}) for one in names)
 
     def canonical(self, left_is: str) -> str:
         """The choice in terms of the stored responses, given which of them stood left."""
