@@ -35,16 +35,19 @@ def argument(debate: int, number: int) -> str:
 
 
 _people: Rows | None = None
-_made: dict[tuple[int, int], tuple[str, int, list[Rows]]] = {}
+_made: dict[tuple[int, int, float], tuple[str, int, list[Rows]]] = {}
 
 
-def crowd_make(project: Project, *, debates: int = N_DEBATES, start: int = 0) -> list[Comparison]:
-    """Comparisons with their votes: the longer argument wins 5 to 0 everywhere. Made once in a
-    process; later tests get the same rows, in their own project."""
-    people = people_make()
-    made_in, first, tables = _made.get((debates, start), ("", 0, []))
+def crowd_make(
+    project: Project, *, debates: int = N_DEBATES, start: int = 0, longer: float = 1.0
+) -> list[Comparison]:
+    """Comparisons with their votes: the longer argument wins 5 to 0 everywhere, or each vote with
+    the probability `longer`. Made once in a process; later tests get the same rows, in their own
+    project."""
+    people, key = people_make(), (debates, start, longer)
+    made_in, first, tables = _made.get(key, ("", 0, []))
     if not tables or Comparison.objects.filter(pk=first).exists():  # of another project here
-        comparisons = _crowd_built(project, people, debates, start)
+        comparisons = _crowd_built(project, people, debates, start, longer)
         asked = Prompt.objects.filter(pk__in={one.prompt_id for one in comparisons})
         pairs = Comparison.objects.filter(pk__in=[one.pk for one in comparisons])
         read = (
@@ -56,7 +59,7 @@ def crowd_make(project: Project, *, debates: int = N_DEBATES, start: int = 0) ->
         )
         if not tables:
             first = comparisons[0].pk
-            _made[debates, start] = project.pk, first, [rows_read(table) for table in read]
+            _made[key] = project.pk, first, [rows_read(table) for table in read]
         return comparisons
     for rows in tables:
         rows_write(rows._replace(text=rows.text.replace(made_in, project.pk)))
@@ -65,7 +68,7 @@ def crowd_make(project: Project, *, debates: int = N_DEBATES, start: int = 0) ->
 
 
 def _crowd_built(
-    project: Project, people: list[User], debates: int, start: int
+    project: Project, people: list[User], debates: int, start: int, longer: float
 ) -> list[Comparison]:
     prompts = Prompt.objects.bulk_create(_prompt(project, n) for n in range(start, start + debates))
     responses = Response.objects.bulk_create(
@@ -91,7 +94,8 @@ def _crowd_built(
         for row, comparison in enumerate(comparisons)
         for k in range(N_VOTES)
     )
-    Vote.objects.bulk_create(_vote(slot, "b") for slot in slots)
+    rng = random.Random(0)
+    Vote.objects.bulk_create(_vote(slot, "b" if rng.random() < longer else "a") for slot in slots)
     return comparisons
 
 

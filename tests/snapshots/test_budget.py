@@ -1,6 +1,5 @@
 """A label budget: from what is stated and the project's own figures to pairs, money and days."""
 
-import random
 from datetime import timedelta
 
 import pytest
@@ -19,7 +18,7 @@ from apps.snapshots.services.budget import Wanted, budget_of
 from apps.snapshots.services.selection import selection_replay_start
 from apps.snapshots.tasks import replay_selections
 from tests.labeling.pairs import annotators_make, pairs_make, vote, votes_age
-from tests.snapshots import conftest as crowds
+from tests.snapshots.conftest import crowd_make
 
 pytestmark = pytest.mark.django_db
 
@@ -29,13 +28,9 @@ REPLAYS = "/api/v1/projects/arguments/selection-replays"
 
 
 @pytest.fixture
-def unsure(project: Project, monkeypatch) -> list[Comparison]:
+def unsure(project: Project) -> list[Comparison]:
     """600 pairs of 100 debates with five votes each, seven in ten for the longer argument."""
-    rng, real = random.Random(0), crowds._vote
-    monkeypatch.setattr(
-        crowds, "_vote", lambda slot, _: real(slot, "b" if rng.random() < 0.7 else "a")
-    )
-    return crowds.crowd_make(project, debates=100)
+    return crowd_make(project, debates=100, longer=0.7)
 
 
 @pytest.fixture

@@ -208,7 +208,7 @@ PIECES = ("Tea", " ☕", " please")
     ("told", "state", "text_kept", "code"),
     [
         (lambda: events("Te", "a", reason="length"), contract.CUT, "Tea", ""),
-        (lambda: events("Te", "a", reason=None), contract.FAILED, "Te", "broken"),
+        (lambda: events("Te", "a", reason=None), contract.FAILED, "Tea", "broken"),
         (lambda: raw(b"data: {\n\n", kind="text/event-stream"), contract.FAILED, "", "broken"),
         (
             lambda: raw(b'data: {"error": {"message": "out"}}\n', kind="text/event-stream"),

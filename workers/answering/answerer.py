@@ -297,6 +297,8 @@ def ask_there(asked: AskRequest, model: Elsewhere, tell: Callable[[Answer], bool
     except Unanswered as error:
         if so_far.text and time.monotonic() - begun >= seconds:
             return replace(so_far, state=contract.OUT_OF_TIME)
+        if so_far.text:
+            tell(so_far)  # all that came is kept beside what went wrong
         raise RecipeError(
             "inference_server_answer", Fault.DATA, server.told(f"gave no answer: {error}")
         ) from error
