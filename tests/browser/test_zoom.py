@@ -12,16 +12,26 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from django.utils import timezone
 
-from apps.accounts.models import Project, Role, User
+from apps.accounts.models import Membership, Project, Role, User
 from apps.accounts.services import invitation_create
 from apps.agreement.services.annotators import annotator_reports_refresh
 from apps.agreement.services.reports import report_refresh
 from apps.agreement.services.rulings import dispute_adjudicate
+from apps.evaluation.services.dialogues import (
+    CampaignAsked,
+    conversation_start,
+    dialogue_open,
+    message_send,
+)
 from apps.labeling import services
 from apps.labeling.models import Annotator, Comparison, LabelingSettings
 from apps.labeling.services.comments import comment_add, question_ask
+from apps.training.models import Run
 from tests.browser.readable import readable
+from tests.browser.test_run_pairs import picture, run
+from tests.evaluation.assessed import model_make
 from tests.labeling.pairs import annotators_make, answer_all, leased, practice_make, vote
+from tests.labeling.writing import batch_make
 from tests.people import person_make
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -59,11 +69,19 @@ ADMIN = (
     "datasets",
     "datasets/new",
     "guidelines/edit",
+    "images",
+    "writing",
+    "writing/new",
+    "writing/{batch}",
+    "dialogues",
+    "dialogues/new",
+    "dialogues/{campaign}",
     "/projects/",
     "/projects/new/",
 )
 ANNOTATOR = ("overview", "notifications", "label", "progress", "hours", "questions", "answers")
-ANNOTATOR += ("opt-outs", "guidelines", "qualification", "/account/")
+ANNOTATOR += ("opt-outs", "guidelines", "qualification", "/account/", "write")
+ANNOTATOR += ("conversations", "conversations/{talk}", "/p/agents/label/", "/p/pictures/label/")
 
 # Texts that stick out of the window or of a box that hides them, without an ellipsis or scrolling.
 CUT = """() => {
@@ -177,12 +195,51 @@ def names() -> dict[str, int]:
     job = services.import_job_create(
         project=project, by=ada, file_name="april.jsonl", chunks=[json.dumps(rows[0]).encode()]
     )
-    return {"pair": contested[0].pk, "ana": ana.pk, "job": job.pk}
+    batch = batch_make(project, instruction="Be *brief*, and name where you know it from.")
+    models = [model_make(project, by=ada, name=name).pk for name in ("a-rather-long-name", "sft")]
+    Run.objects.filter(checkpoints__in=models).update(kind=Run.Kind.SFT)
+    asked = CampaignAsked(name="Talks about councils", models=models, topics=["night trains"])
+    campaign = dialogue_open(project=project, user=ada, asked=asked)
+    talk = conversation_start(campaign=campaign, user=ana, key="k", topic="night trains")
+    message_send(conversation=talk, user=ana, text="Should a council run trains?", key="one")
+    other_kinds(ana)
+    return {
+        "pair": contested[0].pk,
+        "ana": ana.pk,
+        "job": job.pk,
+        "batch": batch.pk,
+        "campaign": campaign.pk,
+        "talk": talk.key,
+    }
+
+
+def other_kinds(ana: User) -> None:
+    """A pair of runs of agents, and one with images."""
+    image = f"![a red field]({picture()})"
+    rows = {
+        "agents": {
+            "prompt": "Which file?",
+            "response_a": run("a", "A"),
+            "response_b": run("b", "B"),
+        },
+        "pictures": {
+            "prompt": f"What is it? {image}",
+            "response_a": "A field.",
+            "response_b": "Red.",
+        },
+    }
+    for slug, row in rows.items():
+        project = Project.objects.create(slug=slug, name=slug.capitalize())
+        Membership.objects.create(project=project, user=ana, role=Role.ANNOTATOR)
+        LabelingSettings.objects.create(
+            project=project, overlap=1, ask_steps=True, acknowledge_guidelines=False
+        )
+        services.comparisons_import(project=project, rows=[row])
 
 
 def address(name: str, names: dict[str, int]) -> str:
     if name.startswith("/"):
-        return name
+        return name.format(**names)
     path, _, query = name.format(**names).partition("?")
     return f"/p/arguments/{path}/" + (f"?{query}" if query else "")
 
