@@ -12,7 +12,7 @@ from django.core.exceptions import (
     TooManyFieldsSent,
     TooManyFilesSent,
 )
-from django.db import DataError, Error, OperationalError
+from django.db import DataError, Error
 from django.http import HttpRequest, HttpResponse, JsonResponse, UnreadablePostError
 from django.http.multipartparser import MultiPartParserError
 from django.shortcuts import render
@@ -60,9 +60,10 @@ def explain(error: Exception) -> DomainError | None:
     """An exception of the machine below us as a refusal; None for what is a fault of ours."""
     if isinstance(error, OSError) and error.errno in _NO_ROOM:
         return _disk_full()
-    if isinstance(error, Error) and isinstance(error.__cause__, DiskFull):
+    said = _of_the_database(error)
+    if isinstance(said, DiskFull):
         return _disk_full()
-    if isinstance(error, OperationalError) and isinstance(error.__cause__, QueryCanceled):
+    if isinstance(said, QueryCanceled):
         return StatementTooLong(
             gettext(
                 "The database did not finish this in the time that it is given. Nothing was "
@@ -71,7 +72,7 @@ def explain(error: Exception) -> DomainError | None:
                 "they can allow more time."
             )
         )
-    if isinstance(error, OperationalError) and isinstance(error.__cause__, LockNotAvailable):
+    if isinstance(said, LockNotAvailable):
         return Locked(
             gettext(
                 "Somebody else is changing the same things and has not finished. Nothing was "
@@ -93,6 +94,11 @@ def explain(error: Exception) -> DomainError | None:
             gettext("A NUL character cannot be stored or looked for."), code="nul_character"
         )
     return None
+
+
+def _of_the_database(error: Exception) -> BaseException | None:
+    """What psycopg says: behind Django's error, or as it is, which COPY raises."""
+    return error.__cause__ if isinstance(error, Error) else error
 
 
 def log_known(log: logging.Logger, known: DomainError, cause: Exception, where: str) -> None:

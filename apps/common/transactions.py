@@ -42,11 +42,16 @@ def database_away(error: BaseException) -> bool:
     """Whether an error means that the database went away, and not that a statement is wrong.
 
     A session that ends in the middle of an answer is an InternalError of psycopg's own, without a
-    code of PostgreSQL's; a block that wants to go on without its connection an InterfaceError.
+    code of PostgreSQL's; a block that wants to go on without its connection an InterfaceError. COPY
+    raises psycopg's errors as they are.
     """
-    if isinstance(error, InternalError):
-        return isinstance(error.__cause__, psycopg.Error) and error.__cause__.sqlstate is None
-    return isinstance(error, OperationalError | InterfaceError)
+    said = error if isinstance(error, psycopg.Error) else error.__cause__
+    if isinstance(error, InternalError | psycopg.InternalError):
+        return isinstance(said, psycopg.Error) and said.sqlstate is None
+    return isinstance(
+        error,
+        OperationalError | InterfaceError | psycopg.OperationalError | psycopg.InterfaceError,
+    )
 
 
 def retried(function: Callable[Given, Result]) -> Callable[Given, Result]:

@@ -6,7 +6,7 @@ from math import inf, nan
 
 import psycopg
 import pytest
-from django.db import InternalError, OperationalError
+from django.db import InternalError, OperationalError, connection, transaction
 from django.test import Client, RequestFactory
 from django.urls import get_resolver
 from django.utils import timezone
@@ -164,6 +164,23 @@ def test_what_the_database_refuses_for_want_of_room_or_rest_is_named():
     assert explain(cut) is None
     assert explain(StoreUnreachable("the artifact store failed")).code == "store_unavailable"
     assert explain(RuntimeError("ours")) is None
+    # COPY raises psycopg's errors as they are.
+    assert explain(DiskFull("no space")).code == "disk_full"
+    assert explain(psycopg.OperationalError("gone")).code == "database_unavailable"
+    assert explain(psycopg.errors.InFailedSqlTransaction("aborted")) is None
+
+
+@pytest.mark.django_db
+def test_a_copy_that_takes_too_long_is_refused_like_any_statement():
+    def copied() -> None:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("set local statement_timeout = '50ms'")
+            with cursor.copy("copy (select pg_sleep(20)) to stdout") as copy:
+                list(copy)
+
+    with pytest.raises(psycopg.errors.QueryCanceled) as raised:
+        copied()
+    assert explain(raised.value).code == "statement_too_long"
 
 
 def test_addresses_with_room_of_their_own_exist():
