@@ -445,3 +445,22 @@ def test_a_large_image_in_a_text_is_no_long_text(project: Project, tmp_path: Pat
         layouts.preview(path=str(path), chosen={}, columns=500, decoded=10**9, scratch="-")
     )
     assert shown["rows"][0]["prompt"].endswith("What?")
+
+
+def test_a_column_of_other_images_refuses_its_row_and_one_of_addresses_is_left(
+    tmp_path: Path,
+) -> None:
+    moving = encoded(picture(3), "GIF")
+    row = {"prompt": "Which is it?", "chosen": "Blue.", "rejected": "Red."}
+    for images, wanted in (
+        ([{"bytes": moving, "path": None}], "holds no PNG, JPEG or WebP at place 1"),
+        ([{"bytes": None, "path": "far/away.png"}], None),
+    ):
+        held = datasets.Dataset.from_list([{**row, "images": images}])
+        held.to_parquet(tmp_path / "rows.parquet")
+        read = layouts.rows(
+            path=str(tmp_path / "rows.parquet"), chosen={}, columns=500, decoded=10**9, scratch="-"
+        )
+        next(read)
+        (found,) = read
+        assert (found.get("fault") or [None, None])[1] == wanted

@@ -58,7 +58,8 @@ def images_placed(record: Record, mapping: Mapping[str, str]) -> Record:
     held = record.get(name)
     values = held if isinstance(held, list) else [held]
     found = [_address(value) for value in values]
-    if not name or not any(found):
+    brought = any(isinstance(value, Mapping) and value.get("bytes") for value in values)
+    if not name or not (brought or any(found)):  # paths and addresses: nothing is fetched
         return record
     if not all(found):
         number = found.index("") + 1
@@ -69,7 +70,10 @@ def images_placed(record: Record, mapping: Mapping[str, str]) -> Record:
         if filled != texts:
             return filled
     first = [mapping[one] for one in ("prompt", "messages") if mapping.get(one) in texts]
-    for one in first or [mapping[one] for one in ("chosen", "rejected") if one in mapping]:
+    first = first or [mapping[one] for one in ("chosen", "rejected") if one in mapping]
+    if not first:
+        raise BadValue(name, "has images, and there is no prompt to show them in")
+    for one in first:
         texts[one] = _before(texts.get(one), found, name)
     return texts
 
@@ -78,7 +82,9 @@ def _messages(value: Any) -> Any:
     """Messages that a column holds as JSON text; anything else as it is."""
     if isinstance(value, str) and value.lstrip().startswith("[{"):
         with suppress(ValueError, RecursionError):
-            return json.loads(value)
+            read = json.loads(value)
+            if "role" in read[0]:
+                return read
     return value
 
 
