@@ -229,6 +229,24 @@ def test_streams_that_break_off_are_told(
     assert (one.error is not None) == bool(code)
 
 
+def test_a_token_is_never_part_of_what_a_stream_says_went_wrong(
+    client, models: Two, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INFERENCE_HOSTS", "127.0.0.1")
+    monkeypatch.setenv("INFERENCE_TOKEN_LAB", "very-secret-token")
+    said_back = b'data: {"error": "no such key: very-secret-token"}\n'
+    stub = Stub(lambda body, k: raw(said_back, kind="text/event-stream"))
+    settings = ServedModelSettings(url=stub.url, model="m", token_env="INFERENCE_TOKEN_LAB")
+    write_served(tmp_path / "lab", settings, None)
+    _, uri, sha256 = put_tree(Path(models[0]).parent, tmp_path / "lab", "lab")
+    ask(client, "q", models[0], {"uri": uri, "sha256": sha256})
+    answerer(client, tmp_path).turn()
+    stub.close()
+    (one,) = reply(client, "q").answers
+    assert "no such key" in one.error["message"]
+    assert "very-secret-token" not in one.error["message"]
+
+
 def test_a_stream_ends_when_it_is_stopped_and_when_its_time_is_over(
     client, models: Two, tmp_path: Path, served, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -299,7 +299,8 @@ class Server:
             self.recognise(events.model, [events.fingerprint])
             return replace(events.given(), seconds=self._clock() - began)
         except BadAnswer as error:
-            raise Unanswered(f"the answer {error}") from error
+            told = str(error).replace(self._token, "…") if self._token else str(error)
+            raise Unanswered(f"the answer {told}") from error
         except (TryAgain, httpx2.TransportError) as error:
             raise Unanswered(str(error) or type(error).__name__, passing=True) from error
 
