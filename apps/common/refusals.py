@@ -12,7 +12,7 @@ from django.core.exceptions import (
     TooManyFieldsSent,
     TooManyFilesSent,
 )
-from django.db import DataError, Error
+from django.db import DataError
 from django.http import HttpRequest, HttpResponse, JsonResponse, UnreadablePostError
 from django.http.multipartparser import MultiPartParserError
 from django.shortcuts import render
@@ -22,7 +22,7 @@ from psycopg.errors import DiskFull, LockNotAvailable, QueryCanceled
 
 from apps.common.errors import DomainError, Locked, StatementTooLong, TooLarge, Unavailable
 from apps.common.http import client_address
-from apps.common.transactions import database_away
+from apps.common.transactions import database_away, said_by_database
 from workers.artifacts import StoreUnreachable
 
 logger = logging.getLogger("concord.denied")
@@ -60,7 +60,7 @@ def explain(error: Exception) -> DomainError | None:
     """An exception of the machine below us as a refusal; None for what is a fault of ours."""
     if isinstance(error, OSError) and error.errno in _NO_ROOM:
         return _disk_full()
-    said = _of_the_database(error)
+    said = said_by_database(error)
     if isinstance(said, DiskFull):
         return _disk_full()
     if isinstance(said, QueryCanceled):
@@ -94,11 +94,6 @@ def explain(error: Exception) -> DomainError | None:
             gettext("A NUL character cannot be stored or looked for."), code="nul_character"
         )
     return None
-
-
-def _of_the_database(error: Exception) -> BaseException | None:
-    """What psycopg says: behind Django's error, or as it is, which COPY raises."""
-    return error.__cause__ if isinstance(error, Error) else error
 
 
 def log_known(log: logging.Logger, known: DomainError, cause: Exception, where: str) -> None:

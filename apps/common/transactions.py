@@ -21,6 +21,7 @@ import psycopg.errors
 import psycopg.pq
 from django.conf import settings
 from django.db import (
+    Error,
     InterfaceError,
     InternalError,
     OperationalError,
@@ -38,14 +39,18 @@ _ENDED_BY_THE_DATABASE = (psycopg.errors.DeadlockDetected, psycopg.errors.Serial
 _log = logging.getLogger(__name__)
 
 
+def said_by_database(error: BaseException) -> BaseException | None:
+    """What psycopg says: behind Django's error, or as it is, which COPY raises."""
+    return error.__cause__ if isinstance(error, Error) else error
+
+
 def database_away(error: BaseException) -> bool:
     """Whether an error means that the database went away, and not that a statement is wrong.
 
     A session that ends in the middle of an answer is an InternalError of psycopg's own, without a
-    code of PostgreSQL's; a block that wants to go on without its connection an InterfaceError. COPY
-    raises psycopg's errors as they are.
+    code of PostgreSQL's; a block that wants to go on without its connection an InterfaceError.
     """
-    said = error if isinstance(error, psycopg.Error) else error.__cause__
+    said = said_by_database(error)
     if isinstance(error, InternalError | psycopg.InternalError):
         return isinstance(said, psycopg.Error) and said.sqlstate is None
     return isinstance(

@@ -154,7 +154,7 @@ def _chat(entry: Any) -> Any:
         if entry.get(name):
             message[name] = entry[name]
     if calls := message.get("tool_calls"):
-        message["tool_calls"] = _calls(_as_list(calls))
+        message["tool_calls"] = _calls(as_list(calls))
     if isinstance(given := entry.get("function_call"), Mapping):
         message["tool_calls"] = _calls([{"type": "function", "function": dict(given)}])
     thought = entry.get("reasoning_content") or entry.get("reasoning")
@@ -172,7 +172,7 @@ def _calls(calls: Any) -> Any:
     for call in calls:
         asked = call.get("function") if isinstance(call, Mapping) else None
         if isinstance(asked, Mapping) and isinstance(asked.get("arguments"), str):
-            given = _as_list(asked["arguments"])
+            given = as_list(asked["arguments"])
             if isinstance(given, dict):
                 call = {**call, "function": {**asked, "arguments": given}}
         made.append(call)
@@ -183,7 +183,7 @@ def _role(role: Any) -> Any:
     return _ROLES.get(str(role).casefold(), role)
 
 
-def _as_list(value: Any) -> Any:
+def as_list(value: Any) -> Any:
     """A list that a column holds as JSON text; anything else is returned unchanged."""
     if not isinstance(value, str):
         return value
@@ -241,7 +241,7 @@ def _openai(value: Mapping[str, Any]) -> Log:
         for name in ("prompt_tokens", "completion_tokens")
         if isinstance(usage.get(name), int)
     }
-    tools = _as_list(value.get("tools")) or []
+    tools = as_list(value.get("tools")) or []
     return Log(messages, tools, str(value.get("model") or ""), about)
 
 
@@ -517,7 +517,7 @@ def _otlp(value: Any) -> Any:
 
 
 def _listed(span: Mapping[str, Any], name: str) -> list[Any]:
-    value = _as_list(span.get(name))
+    value = as_list(span.get(name))
     return value if isinstance(value, list) else []
 
 

@@ -5,13 +5,12 @@ Source: TRL, "Dataset formats" (vision): a column `images` (or `image`) in the o
 """
 
 import base64
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from itertools import chain
 from typing import Any
 
+from apps.labeling.formats.conversations import as_list
 from apps.labeling.formats.records import BadValue, Record
 
 COLUMNS = ("images", "image")
@@ -81,10 +80,8 @@ def images_placed(record: Record, mapping: Mapping[str, str]) -> Record:
 def _messages(value: Any) -> Any:
     """Messages that a column holds as JSON text; anything else as it is."""
     if isinstance(value, str) and value.lstrip().startswith("[{"):
-        with suppress(ValueError, RecursionError):
-            read = json.loads(value)
-            if "role" in read[0]:
-                return read
+        read = as_list(value)
+        return read if isinstance(read, list) and "role" in read[0] else value
     return value
 
 
