@@ -122,6 +122,8 @@ def test_a_dataset_of_each_kind_goes_into_a_run(
     }
     tools["reward"] = json.dumps({"type": "verifier", "check": "final_state"})
     launched(page, "GRPO", "grpo", tools, prompts="My prompts", sft="mine")
+    tools["reward"] = json.dumps({"type": "model", "steps": "least"})
+    launched(page, "GRPO", "stepwise", tools, prompts="My prompts", sft="mine", reward="steps")
     section(page, "Models")
-    for name in ("shown", "dpo", "judge", "kto", "grpo"):
+    for name in ("shown", "dpo", "judge", "kto", "steps", "grpo", "stepwise"):
         assert page.get_by_role("link", name=re.compile(f"^{name}, step")).count(), name

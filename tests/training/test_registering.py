@@ -92,10 +92,12 @@ def test_a_registered_model_plays_the_roles_of_its_purpose_alone(
         ("judge", "judge"): {"register_policy", "register_reward"},
         ("reward", "sft"): {"register_policy"},
         ("reward", "base"): set(KINDS),
-        ("ppo", "reward"): {"register_reward"},
-        ("evaluate", "judge"): {"register_reward"},
+        ("ppo", "reward"): {"register_reward", "process_reward"},
+        ("check", "reward"): {"register_reward", "process_reward"},
+        ("evaluate", "judge"): {"register_reward", "process_reward"},
         ("assess", "reward"): {"register_reward"},
     }
+    models["process_reward"] = registered(project, "process_reward")  # scores too
     for (kind, role), wanted in takers.items():
         offered = json.dumps(RunForm(project=project, kind=kind).fields[f"input_{role}"].choices)
         for name, model in models.items():

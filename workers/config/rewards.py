@@ -28,6 +28,11 @@ from workers.config.parsing import SettingsError, option, read
 # The names that `workers.rewards.ensemble` has for them; a test compares.
 AGGREGATES = ("mean", "min", "median", "mean_minus_lambda_var", "mean_minus_lambda_std")
 
+# How the steps of an answer become one score, and where one ends in an answer of one message.
+LEAST, LAST, MEAN, PRODUCT = "least", "last", "mean", "product"
+STEPS = (LEAST, LAST, MEAN, PRODUCT)
+LINES, PARAGRAPHS = "lines", "paragraphs"
+
 PENALISE, BLOCK, REVIEW = "penalise", "block", "review"
 TESTS = (
     "contains",
@@ -328,7 +333,7 @@ class CacheSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSettings(CacheSettings):
-    """A reward model or an ensemble: the input 'reward'."""
+    """A reward model, an ensemble or a process reward model: the input 'reward'."""
 
     max_length: int | None = option(
         None,
@@ -349,6 +354,18 @@ class ModelSettings(CacheSettings):
         None,
         "Price of disagreement in the aggregates that subtract it; the ensemble's if unset.",
         minimum=0.0,
+    )
+    steps: str | None = option(
+        None,
+        "Of a process reward model, how steps become one score: least (the step least likely to be "
+        "right; the one if unset), last, mean, product (that all are right).",
+        choices=STEPS,
+    )
+    steps_end: str | None = option(
+        None,
+        "Of a process reward model, what ends a step in an answer of one message: lines (if unset) "
+        "or paragraphs.",
+        choices=(LINES, PARAGRAPHS),
     )
 
 

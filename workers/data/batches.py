@@ -105,6 +105,19 @@ def encode_pair(
     return _encoded(whole, [(border, len(whole))], max_length)
 
 
+END_OF_STEP = "\n"
+
+
+def encode_step(tokenizer: PreTrainedTokenizerBase, text: str, role: str) -> list[int]:
+    """Ids of one step as process reward models read it, its end among them. What looks like a
+    control token inside it stays text."""
+    said = text if role == "assistant" else f"{role}: {text}"
+    ids: list[int] = tokenizer.encode(
+        said + END_OF_STEP, add_special_tokens=False, split_special_tokens=True
+    )
+    return ids
+
+
 MERGED = 2  # tokens at a border that the next message may change
 
 

@@ -314,7 +314,11 @@ STEP_SCORER = "ForTokenClassification"  # ends the name of its architecture
 
 
 def load_step_scorer(
-    source: str | Path, tokenizer: PreTrainedTokenizerBase, *, keep: Keep = WHOLE
+    source: str | Path,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    keep: Keep = WHOLE,
+    device: torch.device | None = None,
 ) -> PreTrainedModel:
     """A process reward model: one score for each token, of which those at the ends of steps count.
     Raises `RecipeError` (not_causal) for a model that reads a step with those behind it: in use
@@ -331,17 +335,23 @@ def load_step_scorer(
             f"model '{Path(source).name}' reads in both directions: a step would be judged by the "
             "steps behind it. Start from a causal language model.",
         )
-    model = _kept(AutoModelForTokenClassification, source, keep, pick_device(), num_labels=1)
+    place = device or pick_device()
+    model = _kept(AutoModelForTokenClassification, source, keep, place, num_labels=1)
     model.config.get_text_config().pad_token_id = tokenizer.pad_token_id
     model.config.pad_token_id = tokenizer.pad_token_id
     disable_dropout(model)
     return model
 
 
+def is_step_scorer(source: str | Path) -> bool:
+    """Whether a model scores single steps, as its architecture says."""
+    named = getattr(read_config(source), "architectures", None) or ()
+    return any(name.endswith(STEP_SCORER) for name in named)
+
+
 def _refuse_step_scorer(source: str | Path) -> None:
     """A process reward model has no score of a whole answer: loaded as one, a head of noise."""
-    named = getattr(read_config(source), "architectures", None) or ()
-    if any(name.endswith(STEP_SCORER) for name in named):
+    if is_step_scorer(source):
         raise RecipeError(
             "process_reward_model",
             Fault.CONFIGURATION,

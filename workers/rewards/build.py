@@ -21,12 +21,14 @@ from workers.context import RunContext
 from workers.contract.events import Fault, RecipeError
 from workers.contract.jobs import FLOAT32
 from workers.data.snapshot import TRAIN, Prompt, evaluation_splits, read_prompts
+from workers.models.loading import is_step_scorer
 from workers.rewards.cache import ByRows, CachedReward, cache_of, template_version
 from workers.rewards.ensemble import is_ensemble
 from workers.rewards.external import FunctionReward, HttpReward
 from workers.rewards.model import EnsembleReward, ModelReward
 from workers.rewards.rules import RulesReward
 from workers.rewards.source import Part, RewardSource, Scores, TokenCount, WeightedSum
+from workers.rewards.steps import StepsReward
 from workers.rewards.verifier import Verifier
 
 
@@ -39,8 +41,13 @@ def load_reward(
     precision: str = FLOAT32,
     spread_out: bool = False,
 ) -> ModelReward | EnsembleReward:
-    """A reward model's folder, whether it is one model or an ensemble (layout.py)."""
-    kind = EnsembleReward if is_ensemble(folder) else ModelReward
+    """A reward model's folder, whether it is one model, an ensemble (layout.py) or a process reward
+    model."""
+    kind: type[ModelReward | EnsembleReward] = ModelReward
+    if is_ensemble(folder):
+        kind = EnsembleReward
+    elif is_step_scorer(folder):
+        kind = StepsReward
     return kind(
         folder,
         name=name,
@@ -144,13 +151,24 @@ def _model(given: _Setting, settings: ModelSettings, where: str) -> RewardSource
             version += f":{source.layout.aggregate}:{source.layout.lam!r}"
     elif settings.aggregate or settings.lambda_ is not None:
         field = "aggregate" if settings.aggregate else "lambda"
-        told = f"{where}.{field}: the input 'reward' is one model, not an ensemble"
-        raise RecipeError("bad_config", Fault.CONFIGURATION, told)
+        raise _other_model(f"{where}.{field}", "one model, not an ensemble")
+    if isinstance(source, StepsReward):
+        source.steps = settings.steps or source.steps
+        source.steps_end = settings.steps_end or source.steps_end
+        version += f":{source.steps}:{source.steps_end}"
+    elif settings.steps or settings.steps_end:
+        field = "steps" if settings.steps else "steps_end"
+        raise _other_model(f"{where}.{field}", "no process reward model: it scores whole answers")
     if not settings.cache:
         return source
     cache = cache_of(entries=settings.cache_entries, seconds=settings.cache_seconds)
     template = template_version(each.chat_template for each in source.tokenizers)
     return CachedReward(source, version, cache, template=template)
+
+
+def _other_model(field: str, it_is: str) -> RecipeError:
+    told = f"{field}: the input 'reward' is {it_is}"
+    return RecipeError("bad_config", Fault.CONFIGURATION, told)
 
 
 def _service(settings: HttpSettings) -> RewardSource:

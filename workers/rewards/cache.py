@@ -49,13 +49,16 @@ class Remembered:
     truncated: bool = False  # what a service said; of token ids the caller knows
     blocked: bool = False
     review: str | None = None
+    reason: str | None = None
 
     @property
     def is_finite(self) -> bool:
         return math.isfinite(self.score)
 
     def to_json(self) -> str:
-        return json.dumps([getattr(self, name) for name in self.__slots__])
+        told = [getattr(self, name) for name in self.__slots__]
+        # A scorer of the release before takes no more than it knows.
+        return json.dumps(told if self.reason else told[:-1])
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "Remembered":
@@ -301,14 +304,15 @@ def _remembered(scores: Scores) -> list[Remembered]:
         return [otherwise] * len(scores.values) if values is None else values
 
     return [
-        Remembered(score, scores.parts_of(i), spread, cut, blocked, review)
-        for i, (score, spread, cut, blocked, review) in enumerate(
+        Remembered(score, scores.parts_of(i), spread, cut, blocked, review, reason)
+        for i, (score, spread, cut, blocked, review, reason) in enumerate(
             zip(
                 scores.values,
                 each(scores.disagreement, None),
                 each(scores.cut, False),
                 each(scores.blocked, False),
                 each(scores.reviews, None),
+                each(scores.reasons, None),
                 strict=True,
             )
         )
@@ -320,6 +324,7 @@ def _told(entries: Sequence[Any], rows: Sequence[tuple[Any, ...]], known: list[b
     spreads = [entry.disagreement for entry in entries]
     reviews = [entry.review for entry in entries]
     blocked = [entry.blocked for entry in entries]
+    reasons = [entry.reason for entry in entries]
     cut = [
         entry.truncated or any(row.truncated for row in texts)
         for entry, texts in zip(entries, rows, strict=True)
@@ -333,4 +338,5 @@ def _told(entries: Sequence[Any], rows: Sequence[tuple[Any, ...]], known: list[b
         reviews if any(reviews) else None,
         blocked if any(blocked) else None,
         known=known,
+        reasons=reasons if any(reasons) else None,
     )

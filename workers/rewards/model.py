@@ -183,11 +183,14 @@ class ModelReward:
     ) -> None:
         self.tokenizer = load_tokenizer(folder)
         place = torch.device("cpu") if spread_out else None
-        model = lower(freeze(load_scorer(folder, self.tokenizer, device=place)), precision)
+        model = lower(freeze(self._load(folder, place)), precision)
         self.model = spread(model) if spread_out else model
         self.max_length = max_length or readable_length(self.model, self.tokenizer)
         self._name = name
         self._batch_size = batch_size
+
+    def _load(self, folder: Path, device: torch.device | None) -> PreTrainedModel:
+        return load_scorer(folder, self.tokenizer, device=device)
 
     def score(self, prompts: Sequence[Messages], responses: Sequence[str]) -> Scores:
         return self.score_rows(self.encode(prompts, responses))

@@ -20,11 +20,10 @@ from transformers import PreTrainedTokenizerBase
 from measures.steps import StepReport, step_report
 from workers.config.training import ProcessRewardSettings
 from workers.contract.events import Fault, RecipeError
-from workers.data.batches import LengthGroupedSampler, encode_prompt, pad_right
+from workers.data.batches import LengthGroupedSampler, encode_prompt, encode_step, pad_right
 from workers.data.snapshot import JudgedSteps
 from workers.trainers.guarded_trainer import GuardedTrainer
 
-END_OF_STEP = "\n"
 PROBED = 64  # trajectories whose text is changed, at each evaluation
 UNMARKED = -1.0
 
@@ -69,15 +68,11 @@ def encode_steps(
 
 
 def _encoded(tokenizer: Any, row: JudgedSteps, max_length: int) -> EncodedSteps:
-    """What looks like a control token inside a step stays text."""
     prompt = encode_prompt(tokenizer, row.prompt)
     room = max_length - len(prompt)
     steps: list[tuple[int, ...]] = []
     for text, role in zip(row.steps, row.roles, strict=True):
-        said = text if role == "assistant" else f"{role}: {text}"
-        ids = tokenizer.encode(
-            said + END_OF_STEP, add_special_tokens=False, split_special_tokens=True
-        )
+        ids = encode_step(tokenizer, text, role)
         room -= len(ids)
         if room < 0 or not ids:
             break

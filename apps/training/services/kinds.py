@@ -25,7 +25,8 @@ REWARDS = frozenset(Run.REWARD_KINDS)
 ENCODERS = frozenset({"register_encoder"})
 # What may be asked for answers: a served model has no weights here, so it plays no other role.
 ANSWERING = POLICIES | {"served"}
-MODELS = POLICIES | REWARDS | ENCODERS  # kinds of runs that leave one
+SCORING = REWARDS | {"process_reward"}  # a score of whole answers, or one of each step
+MODELS = POLICIES | SCORING | ENCODERS  # kinds of runs that leave one
 # What a pipeline's rounds do again.
 REPEATED = (POLICIES - {"register_policy"}) | {"reward", "assess", "evaluate", "generate"}
 OPTIMISED = frozenset({"ppo", "grpo"})  # kinds that train against the input `reward`
@@ -127,8 +128,8 @@ _OPTIMISING = KindRule(
         "sft": Role(models=POLICIES),
         "policy": Role(models=POLICIES),
         "reference": Role(models=POLICIES),
-        "reward": Role(models=REWARDS),
-        "judge": Role(models=REWARDS),
+        "reward": Role(models=SCORING),
+        "judge": Role(models=SCORING),
         # Asked and never learned from, to tell a reward that points the wrong way from a policy
         # that has found its weakness: pairs whose better answer is known, and the pairs that the
         # reward model itself learned from.
@@ -215,8 +216,8 @@ KINDS: dict[str, KindRule] = {
             "prompts": Role(snapshots=PROMPTS),
             "policy": Role(models=ANSWERING),
             "sft": Role(models=ANSWERING),
-            "reward": Role(models=REWARDS),
-            "judge": Role(models=REWARDS),
+            "reward": Role(models=SCORING),
+            "judge": Role(models=SCORING),
         },
         (
             Need(("prompts",)),
@@ -243,7 +244,7 @@ KINDS: dict[str, KindRule] = {
             "policy": Role(models=POLICIES),
             "reference": Role(models=POLICIES),
             "sft": Role(models=POLICIES),
-            "reward": Role(models=REWARDS),
+            "reward": Role(models=SCORING),
             "prompts": Role(snapshots=PROMPTS),
             "canaries": Role(snapshots=PAIRS),
             "reward_data": Role(snapshots=PAIRS),
@@ -269,7 +270,7 @@ KINDS: dict[str, KindRule] = {
     "probe": KindRule(
         {
             "policy": Role(models=ANSWERING),
-            "reward": Role(models=REWARDS),
+            "reward": Role(models=SCORING),
             "prompts": Role(snapshots=PROMPTS),
         },
         (Need(("prompts",)), Need(("reward",), unless=_rewards_itself)),

@@ -49,7 +49,7 @@ def model_copy(
         return known
     kind = next((kind for kinds, kind in _KINDS if model.run.kind in kinds), None)
     if kind is None:
-        raise Conflict("This checkpoint is no model.", code="no_model")
+        raise Conflict("This checkpoint is no model that can be copied.", code="no_model")
     inputs: dict[str, Input] = {"base": model}
     own = [one for one in models_before(model) if one.project_id == model.project_id]
     if own:  # a copy among them brought the licence with it

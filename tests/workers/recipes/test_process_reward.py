@@ -25,6 +25,22 @@ RUN = {
     "save_every": 80,
     "bootstrap_replicates": 200,
 }
+AGAINST = {
+    "steps": 6,
+    "batch_size": 32,
+    "group_size": 8,
+    "max_prompt_length": 16,
+    "max_new_tokens": 6,
+    "learning_rate": 1e-2,
+    "eval_every": 6,
+    "eval_prompts": 3,
+    "save_every": 6,
+    "sample_every": 6,
+    "audit_samples": 2,
+    "baseline_answers": 2,
+    "missing_eos_penalty": 0.0,
+    "reward_check": "off",
+}
 GOOD, BAD = ("sun runs", "cat sleeps", "a dog"), ("bad rain", "the bad dog", "bad")
 
 
@@ -181,3 +197,30 @@ def test_an_encoder_would_see_the_steps_behind(shop: Workshop) -> None:
     with pytest.raises(RecipeError) as raised:
         load_step_scorer(folder, word_tokenizer())
     assert raised.value.kind == "not_causal"
+
+
+# --- used as a reward ---
+
+
+def test_a_policy_learns_against_it_and_is_measured_by_it(shop: Workshop, learned: Outcome) -> None:
+    shop.adopt("scorer", learned)
+    shop.put_snapshot("asked", train=[{"prompt": user(one)} for one in ("sun", "a dog", "cat")])
+    spec = shop.spec("paid", "grpo", AGAINST, sft="base", prompts="asked", reward="scorer")
+    paid = shop.run_here(spec)
+    scores = paid.curve("eval/score")
+    assert scores[max(scores)] > scores[0] + 0.5
+    assert any("bad" in one["response"] for one in paid.all("Sample"))
+    shop.adopt("better", paid)
+    config = {"max_new_tokens": 6, "max_prompt_length": 16, "factuality": "off"}
+    measured = shop.run_here(
+        shop.spec(
+            "measured",
+            "evaluate",
+            config,
+            policy="better",
+            sft="base",
+            prompts="asked",
+            reward="scorer",
+        )
+    )
+    assert measured.ending == "Finished"
