@@ -11,8 +11,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import pydantic
 from django.core.exceptions import PermissionDenied
 from django.core.exceptions import ValidationError as DjangoValidationError
+from django.db import connection
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.urls import URLPattern, path, re_path
 from ninja import NinjaAPI
@@ -22,8 +24,10 @@ from ninja.parser import Parser
 
 from apps.common.errors import DomainError
 from apps.common.refusals import error_body, explain, log_known, note_reason, unreadable
+from apps.common.transactions import FailedStatement
 
 logger = logging.getLogger(__name__)
+_FAILED = "concord.failed_statement"  # of a request's META
 
 ERROR_SCHEMA: dict[str, Any] = {
     "title": "Error",
@@ -139,8 +143,10 @@ def _json_only(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]
         method = request.method
         if method == "HEAD":  # the server sends the head of this answer alone
             request.method = "GET"
+        failed = request.META[_FAILED] = FailedStatement()
         try:
-            response = view(request, *args, **kwargs)
+            with connection.execute_wrapper(failed):
+                response = view(request, *args, **kwargs)
         except Http404:
             return _unknown(request)
         finally:
@@ -222,6 +228,14 @@ def _refused(error: PermissionDenied) -> Answer:
     return 403, error_body("forbidden", str(error) or "You may not do this.")
 
 
+def _cause(request: HttpRequest, error: Exception) -> Exception:
+    """Pydantic reads the rows of an answer and keeps of their errors nothing but the words."""
+    failed: FailedStatement | None = request.META.get(_FAILED)
+    if isinstance(error, pydantic.ValidationError) and failed and failed.error:
+        return failed.error
+    return error
+
+
 def _unexpected(error: Exception) -> Answer:
     logger.error("API error", exc_info=error)
     return 500, error_body("internal", "Something broke on our side. It was logged.")
@@ -241,7 +255,8 @@ _HANDLERS: dict[type[Exception], Callable[[Any], Answer]] = {
 
 def _bind(api: Api, handler: Callable[[Any], Answer]) -> Callable[..., HttpResponse]:
     def answer(request: HttpRequest, error: Any) -> HttpResponse:
-        if handler is _unexpected and (known := unreadable(error) or explain(error)):
+        cause = _cause(request, error)
+        if handler is _unexpected and (known := unreadable(error) or explain(cause)):
             if known.status >= 500:
                 log_known(logger, known, error, request.path)
             error, status_and_body = known, _domain(known)

@@ -159,6 +159,27 @@ def _say_longer(of: Any) -> None:
     of.connection.execute(f"set local statement_timeout = '{settings.LONG_STATEMENT_SECONDS}s'")
 
 
+class FailedStatement:
+    """Keeps the error of the newest statement that failed; for `connection.execute_wrapper`. Who
+    reads attributes for somebody else may raise an error of their own, without this one."""
+
+    error: Exception | None = None
+
+    def __call__(
+        self,
+        execute: Callable[..., Any],
+        sql: str,
+        params: Any,
+        many: bool,
+        context: dict[str, Any],
+    ) -> Any:
+        try:
+            return execute(sql, params, many, context)
+        except Exception as error:
+            self.error = error
+            raise
+
+
 # Telling PostgreSQL what its tables hold now, right after many rows came in.
 #
 # Prepared statements keep a plan that was right when it was made. Made over a table of a few rows,

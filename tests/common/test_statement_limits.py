@@ -20,6 +20,8 @@ from apps.accounts.services import token_create
 from apps.common import environment, health
 from apps.common.environment import BadEnvironment, session_settings
 from apps.common.transactions import long_statements
+from apps.labeling.models import ImportJob
+from tests.labeling.pairs import upload
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMITS = ("STATEMENT_SECONDS", "LONG_STATEMENT_SECONDS", "TASK_STATEMENT_SECONDS")
@@ -152,6 +154,38 @@ def test_the_api_says_it_by_a_code_and_programs_are_not_told_to_ask_again(
     answer = Client().get(url, headers={"Authorization": f"Bearer {token}"})
     assert (answer.status_code, answer.json()["code"]) == (503, "statement_too_long")
     assert "Retry-After" not in answer.headers
+
+
+def test_a_statement_that_fails_while_an_answer_is_written_out_is_named_as_any_other(
+    limited: Any, emil: User, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pydantic reads the fields of a row, and keeps the words of what goes wrong alone."""
+    _, token = token_create(user=emil, name="t", scopes=["read"], days=1)
+    job = upload(project, emil, {"prompt": "p", "response_a": "a", "response_b": "b"})
+    url = f"/api/v1/projects/{project.slug}/imports/{job.pk}"
+
+    def read() -> tuple[int, str]:
+        client = Client(raise_request_exception=False)
+        answer = client.get(url, headers={"Authorization": f"Bearer {token}"})
+        return answer.status_code, answer.json().get("code", "")
+
+    def cut_off(*_: Any) -> Any:
+        return asked("set role none; select pg_terminate_backend(pg_backend_pid())")
+
+    assert read() == (200, "")
+    limited(statement_timeout=300)
+    for fault, said in (
+        (sleeping, (503, "statement_too_long")),
+        (cut_off, (503, "database_unavailable")),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(ImportJob, "people", property(fault))
+            assert read() == said
+        connection.close_if_unusable_or_obsolete()  # as between two requests
+    with monkeypatch.context() as patch:
+        patch.setattr(ImportJob, "people", property(lambda _: [object()]))
+        assert read() == (500, "internal")  # ours
+    assert read() == (200, "")
 
 
 def test_the_apis_description_names_what_a_cut_off_statement_answers() -> None:
