@@ -123,6 +123,7 @@ def test_a_dataset_of_each_kind_goes_into_a_run(
     tools["reward"] = json.dumps({"type": "verifier", "check": "final_state"})
     launched(page, "GRPO", "grpo", tools, prompts="My prompts", sft="mine")
     tools["reward"] = json.dumps({"type": "model", "steps": "least"})
+    tools["override_reason"] = "Its steps were read"
     launched(page, "GRPO", "stepwise", tools, prompts="My prompts", sft="mine", reward="steps")
     section(page, "Models")
     for name in ("shown", "dpo", "judge", "kto", "steps", "grpo", "stepwise"):

@@ -95,7 +95,7 @@ def launched(page: Page, kind: str, name: str, fields: dict[str, str], **inputs:
     if summary.count():
         summary.click()
     for label, value in fields.items():
-        field = page.locator(f"[name='c_{label}']")
+        field = page.locator(f"[name='c_{label}'], [name='{label}']")
         if label == "reward" and value.startswith("{"):
             page.get_by_text("As text (JSON)").first.click()
             field.fill(value)

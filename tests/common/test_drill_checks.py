@@ -9,10 +9,12 @@ import pytest
 
 from tests.system.checks import (
     Import,
+    StoredText,
     StoredVote,
     attempt_faults,
     import_faults,
     step_faults,
+    text_faults,
     unfinished,
     vote_faults,
     witness_faults,
@@ -31,6 +33,34 @@ def test_what_is_whole_is_not_complained_of() -> None:
     assert witness_faults("run", [{"what": "start", "attempt": 1}, {"what": "end"}]) == []
     assert import_faults([Import("a", "done", 40, 40), Import("b", "failed", 40, 0)]) == []
     assert unfinished("runs", {"a": "finished"}, {"finished"}) == []
+
+
+WRITTEN = [StoredText(n, 1, f"words {n}", "accepted", 50 + n) for n in range(1, 9)]
+SUBMITTED = [(one.text, one.version, one.words) for one in WRITTEN]
+ACCEPTED = [one.text for one in WRITTEN]
+
+
+@pytest.mark.parametrize(
+    ("submitted", "accepted", "stored", "words"),
+    [
+        (SUBMITTED, ACCEPTED, WRITTEN[1:], "acknowledged and not stored as sent: 1"),
+        (SUBMITTED[1:], ACCEPTED, WRITTEN, "never acknowledged: 1"),
+        ([(1, 1, "words"), *SUBMITTED[1:]], ACCEPTED, WRITTEN, "not stored as sent: 1"),
+        (SUBMITTED, ACCEPTED, [*WRITTEN, replace(WRITTEN[0], version=2)], "two versions: 1 (1)"),
+        (SUBMITTED, ACCEPTED, [replace(WRITTEN[0], text=9), *WRITTEN], "words stored twice: 1"),
+        (SUBMITTED, ACCEPTED, [replace(WRITTEN[0], prompt=None), *WRITTEN[1:]], "not a prompt: 1"),
+        (SUBMITTED, ACCEPTED[1:], WRITTEN, "nobody was told: 1 (1)"),
+        (SUBMITTED, ACCEPTED, [*WRITTEN[1:], replace(WRITTEN[0], prompt=52)], "two texts: 1 (52)"),
+    ],
+)
+def test_texts_that_were_lost_or_doubled_are_named(
+    submitted: Sequence[tuple[int, int, str]],
+    accepted: Sequence[int],
+    stored: Sequence[StoredText],
+    words: str,
+) -> None:
+    assert text_faults(SUBMITTED, ACCEPTED, WRITTEN) == []
+    assert words in " | ".join(text_faults(submitted, accepted, stored))
 
 
 @pytest.mark.parametrize(

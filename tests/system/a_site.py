@@ -250,6 +250,47 @@ class Players:
         raise NotImplementedError
 
 
+class Asking(Players):
+    """Players that ask the addresses of one project, and again while the site is in error."""
+
+    def __init__(self, url: str, slug: str) -> None:
+        super().__init__()
+        self._url, self._slug = url, slug
+
+    def session(self, token: str) -> aiohttp.ClientSession:
+        headers = {"Authorization": f"Bearer {token}"}
+        timeout = aiohttp.ClientTimeout(total=60)
+        return aiohttp.ClientSession(self._url, headers=headers, timeout=timeout)
+
+    async def until(
+        self, session: aiohttp.ClientSession, method: str, path: str, body: Callable[[], Any]
+    ) -> dict[str, Any] | None:
+        """Asked until the answer is no error of the site; None for a refusal."""
+        while True:
+            status, said = await self.ask(session, method, path, body)
+            if 0 < status < 500:
+                return said if status < 400 else None
+            await asyncio.sleep(0.5)
+
+    async def ask(
+        self, session: aiohttp.ClientSession, method: str, path: str, body: Callable[[], Any]
+    ) -> tuple[int, dict[str, Any]]:
+        try:
+            url = f"/api/v1/projects/{self._slug}/{path}"
+            async with session.request(method, url, **body()) as answer:
+                said = await answer.json(content_type=None)
+                status = answer.status
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            status, said = 0, {"code": type(error).__name__}
+        if status == 0 or status >= 400:
+            self.errors.append((time.monotonic(), status, f"{said.get('code')} ({path[:9]})"))
+        return status, said
+
+
+def as_json(body: Any) -> Callable[[], dict[str, Any]]:
+    return lambda: {"json": body} if body is not None else {}
+
+
 class Voters(Players):
     """People who vote with a pause in between, and send again what was not acknowledged until it
     is, also when they are to stop."""

@@ -35,6 +35,38 @@ def vote_faults(acknowledged: Sequence[int], stored: Collection[StoredVote]) -> 
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class StoredText:
+    """A version of a text that somebody wrote; `prompt`: what it became when it was accepted."""
+
+    text: int
+    version: int
+    words: str
+    verdict: str
+    prompt: int | None
+
+
+def text_faults(
+    acknowledged: Sequence[tuple[int, int, str]],
+    accepted: Sequence[int],
+    stored: Collection[StoredText],
+) -> list[str]:
+    """acknowledged: (text, version, words) of each answer that a text was stored; accepted: the
+    texts that a reviewer was told are accepted. Nobody sends one back, so each has one version."""
+    known = {(one.text, one.version, one.words) for one in stored}
+    right = {one.text for one in stored if one.verdict == "accepted" and one.prompt is not None}
+    made = Counter(one.prompt for one in stored if one.prompt is not None)
+    return [
+        *_wrong("texts acknowledged and not stored as sent", set(acknowledged) - known),
+        *_wrong("texts stored that were never acknowledged", known - set(acknowledged)),
+        *_wrong("texts with two versions", _several(Counter(one.text for one in stored))),
+        *_wrong("words stored twice", _several(Counter(one.words for one in stored))),
+        *_wrong("texts accepted and not a prompt", set(accepted) - right),
+        *_wrong("prompts that are accepted and nobody was told", right - set(accepted)),
+        *_wrong("prompts of two texts", _several(made)),
+    ]
+
+
 def step_faults(
     name: str, points: Sequence[tuple[int, float]], undisturbed: Sequence[float]
 ) -> list[str]:

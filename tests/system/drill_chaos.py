@@ -1,9 +1,10 @@
 """Every part of a site is killed, stopped, cut off or out of disk by a seeded schedule, under load.
 
-32 people vote by API, somebody opens pages, files are imported, datasets frozen, and two runs train
-on three workers. Afterwards the votes that were acknowledged, the steps of the runs, the rows of
-the files, datasets, checkpoints and the audit log are compared with what they must be; how long
-each part took to be well again is printed. Ends with 1 where anything is wrong.
+32 people vote by API, four write prompts that one more reviews, somebody opens pages, files are
+imported, datasets frozen, and two runs train on three workers. Afterwards the votes and texts that
+were acknowledged, the steps of the runs, the rows of the files, datasets, checkpoints and the audit
+log are compared with what they must be; how long each part took to be well again is printed. Ends
+with 1 where anything is wrong.
 
 Run: python -m tests.system.drill_chaos [--seconds 300] [--seed 1] [--people 32] [--only PART …]
 
@@ -30,7 +31,15 @@ import aiohttp
 
 from benchmarks.report import print_report
 from tests.system import checks
-from tests.system.a_site import Players, Site, Visitor, Voters, longest_gap, temporary_folder
+from tests.system.a_site import (
+    Asking,
+    Site,
+    Visitor,
+    Voters,
+    as_json,
+    longest_gap,
+    temporary_folder,
+)
 from tests.system.faults import (
     FAULTS,
     LEASE_SECONDS,
@@ -40,8 +49,10 @@ from tests.system.faults import (
     schedule,
     small_disk,
 )
+from tests.system.writers import Writers
 
 PEOPLE, PAUSE = 32, 1.0  # seconds between two votes of one of them
+WRITERS = 4  # beside them; a batch has 5,000 texts at most
 ROWS = 40  # of each file
 MOST_WELL = 90.0  # seconds until every part is well again
 RESTS = (1.0, 4.0)  # seconds between two faults
@@ -112,19 +123,17 @@ def say(text: str) -> None:
 # --- the load ------------------------------------------------------------------------------------
 
 
-class Engineer(Players):
+class Engineer(Asking):
     """Imports files and freezes datasets, one after the other, and starts again what failed."""
 
     def __init__(self, url: str, project: Any, user: Any, token: str) -> None:
-        super().__init__()
-        self._url, self._project, self._user, self._token = url, project, user, token
+        super().__init__(url, project.slug)
+        self._project, self._user, self._token = project, user, token
         self.words: Counter[str] = Counter()  # what was said of imports and freezes that failed
         self.begun = self.imported = 0  # freezes by API, imports
 
     async def _all(self) -> None:
-        timeout = aiohttp.ClientTimeout(total=60)
-        headers = {"Authorization": f"Bearer {self._token}"}
-        async with aiohttp.ClientSession(self._url, headers=headers, timeout=timeout) as session:
+        async with self.session(self._token) as session:
             number = 0
             while not self._stopping:
                 number += 1
@@ -141,12 +150,12 @@ class Engineer(Players):
             data.add_field("file", rows, filename=f"file-{number}.jsonl")
             return {"data": data}
 
-        job = await self._until(session, "POST", "imports", form)
+        job = await self.until(session, "POST", "imports", form)
         if job is None:
             return
         for stage in ("check", "start"):
             while True:
-                await self._until(session, "POST", f"imports/{job['id']}/{stage}", _json({}))
+                await self.until(session, "POST", f"imports/{job['id']}/{stage}", as_json({}))
                 found = await self._ended(session, job["id"])
                 if found is None:
                     return
@@ -159,7 +168,7 @@ class Engineer(Players):
 
     async def _ended(self, session: aiohttp.ClientSession, job: str) -> dict[str, Any] | None:
         while True:
-            found = await self._until(session, "GET", f"imports/{job}", _json(None))
+            found = await self.until(session, "GET", f"imports/{job}", as_json(None))
             if found is None or found["state"] not in ("queued", "running"):
                 return found
             await asyncio.sleep(0.5)
@@ -169,7 +178,7 @@ class Engineer(Players):
         so with the reason in its row."""
         if number % 2:
             body = {"name": f"frozen {number}", "kind": "preferences"}
-            status, said = await self._ask(session, "POST", "snapshots", _json(body))
+            status, said = await self.ask(session, "POST", "snapshots", as_json(body))
             self.begun += status == 202
             if status not in (0, 202):
                 self.words[f"freeze {status}: {str(said.get('message'))[:160]}"] += 1
@@ -190,34 +199,6 @@ class Engineer(Players):
             snapshot_start(project=self._project, name=name, recipe=recipe, user=self._user)
         finally:
             connection.close()
-
-    async def _until(
-        self, session: aiohttp.ClientSession, method: str, path: str, body: Callable[[], Any]
-    ) -> dict[str, Any] | None:
-        """Asked until the answer is no error of the site; None for a refusal."""
-        while True:
-            status, said = await self._ask(session, method, path, body)
-            if 0 < status < 500:
-                return said if status < 400 else None
-            await asyncio.sleep(0.5)
-
-    async def _ask(
-        self, session: aiohttp.ClientSession, method: str, path: str, body: Callable[[], Any]
-    ) -> tuple[int, dict[str, Any]]:
-        try:
-            url = f"/api/v1/projects/{self._project.slug}/{path}"
-            async with session.request(method, url, **body()) as answer:
-                said = await answer.json(content_type=None)
-                status = answer.status
-        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-            status, said = 0, {"code": type(error).__name__}
-        if status == 0 or status >= 400:
-            self.errors.append((time.monotonic(), status, f"{said.get('code')} ({path[:9]})"))
-        return status, said
-
-
-def _json(body: Any) -> Callable[[], dict[str, Any]]:
-    return lambda: {"json": body} if body is not None else {}
 
 
 def file_rows(number: int) -> list[dict[str, str]]:
@@ -242,11 +223,12 @@ class Load:
     voters: Voters
     visitor: Visitor
     engineer: Engineer
+    writers: Writers
     resumed: Counter[str] = field(default_factory=Counter)  # by why the run had failed
 
     @property
     def errors(self) -> list[tuple[float, int, str]]:
-        return sorted([*self.voters.errors, *self.engineer.errors])
+        return sorted([*self.voters.errors, *self.engineer.errors, *self.writers.errors])
 
     def votes(self, since: float) -> int:
         return sum(at > since for at, _ in self.voters.acknowledged[-200:])
@@ -282,17 +264,19 @@ def disturbed(
     from tests.people import person_make
 
     pairs = int(chosen.people / PAUSE * (chosen.seconds + 200) / 3)
-    made = projects.project_make("drill", pairs=pairs, annotators=chosen.people)
+    made = projects.project_make("drill", pairs=pairs, annotators=chosen.people + WRITERS)
     emil = person_make("Emil", made.project, Role.ENGINEER)
-    token = token_create(user=emil, name="drill", scopes=["read", "write"], days=1)[1]
+    scopes = ["read", "write", "label"]
+    token = token_create(user=emil, name="drill", scopes=scopes, days=1)[1]
     runs = [launched(made.project, folder, n) for n in (1, 2)]
     tokens = projects.tokens(made.annotators)
     with (
-        Voters(site.url, "drill", tokens, pause=PAUSE) as voters,
+        Voters(site.url, "drill", tokens[WRITERS:], pause=PAUSE) as voters,
         Visitor(site.url) as visitor,
         Engineer(site.url, made.project, emil, token) as engineer,
+        Writers(site.url, "drill", tokens[:WRITERS], token) as writers,
     ):
-        load = Load(site, made.project, runs, voters, visitor, engineer)
+        load = Load(site, made.project, runs, voters, visitor, engineer, writers)
         missing = wait_until_well(load, time.monotonic(), asked(load.progress) or {}, 180)
         if missing:
             raise RuntimeError(f"the site was not well before anything was done to it: {missing}")
@@ -303,6 +287,9 @@ def disturbed(
     figures = {
         "votes": len(voters.acknowledged),
         "votes acknowledged again": voters.replayed,
+        "texts written": len(writers.acknowledged),
+        "texts accepted": len(writers.accepted),
+        "nothing to write": dict(Counter(writers.nothing)),
         "imports": engineer.imported,
         "freezes begun by API": engineer.begun,
         "said of imports and freezes": dict(engineer.words),
@@ -530,6 +517,7 @@ def everything_checked(load: Load, folder: Path, figures: dict[str, Any]) -> lis
     return [
         *stopped,
         *votes_checked(load.project, load.voters),
+        *texts_checked(load.project, load.writers),
         *(wrong for n, run in enumerate(load.runs, 1) for wrong in run_checked(run, n, folder)),
         *imports_checked(load, figures),
         *datasets_checked(load, figures),
@@ -576,6 +564,21 @@ def votes_checked(project: Any, voters: Voters) -> list[str]:
     stored = [checks.StoredVote(*row) for row in rows.values_list(*fields)]
     say(f"votes: {len(voters.acknowledged):,} acknowledged, {voters.replayed} of them again")
     return checks.vote_faults([vote for _, vote in voters.acknowledged], stored)
+
+
+def texts_checked(project: Any, writers: Writers) -> list[str]:
+    from apps.labeling.models import WrittenText, WrittenVersion
+
+    versions = WrittenVersion.objects.filter(project=project)
+    stored = [
+        checks.StoredText(*row)
+        for row in versions.values_list("text", "number", "body", "verdict", "text__made_prompt")
+    ]
+    say(f"texts: {len(writers.acknowledged):,} acknowledged, {writers.replayed} of them again")
+    left = WrittenText.objects.filter(project=project, state="waiting").count()
+    say(f"texts: {len(writers.accepted):,} accepted, {left} wait")
+    nothing = [] if writers.acknowledged and writers.accepted else ["nobody wrote or reviewed"]
+    return nothing + checks.text_faults(writers.acknowledged, writers.accepted, stored)
 
 
 def run_checked(run: Any, number: int, folder: Path) -> list[str]:

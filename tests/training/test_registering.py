@@ -14,7 +14,7 @@ from apps.snapshots.models import Snapshot
 from apps.training.forms.launch import RunForm
 from apps.training.models import Checkpoint, Run, RunInput
 from apps.training.selectors.reference import sft_of
-from apps.training.services.kinds import inputs_check
+from apps.training.services.kinds import Input, approval_check, inputs_check
 from tests.training.reports import report, saved
 from tests.web.world import run_make
 from workers.contract import Finished, Opened
@@ -105,6 +105,14 @@ def test_a_registered_model_plays_the_roles_of_its_purpose_alone(
                 inputs_check(project_id=project.pk, kind=kind, config={}, inputs={role: model})
             assert (refused.value.code == "wrong_input") == (name not in wanted), (kind, role, name)
             assert (f"checkpoint:{model.pk}" in offered) == (name in wanted), (kind, role, name)
+
+
+def test_what_cannot_be_approved_asks_for_a_reason_and_for_no_approval(project: Project) -> None:
+    inputs: dict[str, Input] = {"reward": registered(project, "process_reward")}
+    approval_check(kind="grpo", inputs=inputs, override_reason="its steps were read")
+    with pytest.raises(DomainError, match="not approved: read what it got right") as refused:
+        approval_check(kind="grpo", inputs=inputs, override_reason="")
+    assert (refused.value.code, refused.value.field) == ("reward_not_approved", "override_reason")
 
 
 def test_a_policy_goes_back_to_the_registered_model_that_it_began_as(

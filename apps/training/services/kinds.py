@@ -400,9 +400,13 @@ def approval_check(*, kind: str, inputs: Mapping[str, Input], override_reason: s
         )
     if override_reason or (model is not None and model.status == Checkpoint.Status.APPROVED):
         return
+    run = given if isinstance(given, Run) else given.run
     raise Conflict(
         "This reward model is not approved. Approve it on its page, or give a "
-        "reason for using it without approval.",
+        "reason for using it without approval."
+        if run.kind in REWARDS
+        else "Process reward models are not approved: read what it got right on its run's page, "
+        "and give your reason for using it.",
         code="reward_not_approved",
         field="override_reason",
     )
