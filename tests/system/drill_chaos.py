@@ -52,7 +52,7 @@ from tests.system.faults import (
 from tests.system.writers import Writers
 
 PEOPLE, PAUSE = 32, 1.0  # seconds between two votes of one of them
-WRITERS = 4  # beside them; a batch has 5,000 texts at most
+WRITERS, TEXTS = 4, 5_000  # beside them, and what they find to write
 ROWS = 40  # of each file
 MOST_WELL = 90.0  # seconds until every part is well again
 RESTS = (1.0, 4.0)  # seconds between two faults
@@ -260,12 +260,21 @@ def disturbed(
     """What is wrong after the schedule, and figures of the load."""
     from apps.accounts.models import Role
     from apps.accounts.services import token_create
+    from apps.labeling.services.writing import writing_batch_create
     from benchmarks.load import projects
     from tests.people import person_make
 
     pairs = int(chosen.people / PAUSE * (chosen.seconds + 200) / 3)
     made = projects.project_make("drill", pairs=pairs, annotators=chosen.people + WRITERS)
     emil = person_make("Emil", made.project, Role.ENGINEER)
+    writing_batch_create(
+        project=made.project,
+        by=emil,
+        name="under faults",
+        kind="prompts",
+        n_prompts=TEXTS,
+        instruction="A question about a plan.",
+    )
     scopes = ["read", "write", "label"]
     token = token_create(user=emil, name="drill", scopes=scopes, days=1)[1]
     runs = [launched(made.project, folder, n) for n in (1, 2)]

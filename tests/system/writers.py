@@ -8,7 +8,6 @@ import aiohttp
 from tests.system.a_site import Asking, as_json
 
 PAUSE = 1.0  # seconds between two texts of one person
-TEXTS = 5_000
 
 
 class Writers(Asking):
@@ -24,14 +23,6 @@ class Writers(Asking):
 
     async def _all(self) -> None:
         async with self.session(self._reviewer) as session:
-            batch = {
-                "name": "under faults",
-                "kind": "prompts",
-                "n_prompts": TEXTS,
-                "instruction": "A question about a plan.",
-            }
-            if await self.until(session, "POST", "writing", as_json(batch)) is None:
-                raise RuntimeError(f"no writing work: {self.errors[-1]}")
             await asyncio.gather(
                 self._review(session), *(self._write(n, one) for n, one in enumerate(self._tokens))
             )
