@@ -5,7 +5,6 @@ while a file is sent is in it as it was when its piece was read.
 """
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, TypeVar
@@ -18,10 +17,11 @@ from apps.accounts.models import Project
 from apps.common.errors import DomainError
 from apps.common.row_files import MEDIA, ROW_FORMATS, Export, Row, json_lines, rows_content
 from apps.labeling.formats.conversations import atif_of
-from apps.labeling.models import Comparison, DecideBy, Decision, RunAnswer, Slot, Task, Vote
+from apps.labeling.models import Comparison, DecideBy, Decision, RunAnswer, Task, Vote
 from apps.labeling.personal_data import scrubbed
 from apps.labeling.selectors import settings_get
 from apps.labeling.selectors.finding import Wanted, comparisons_matching
+from apps.labeling.selectors.steps import JudgedRun, judged_runs
 from measures.messages import Messages
 from measures.messages import said as words
 from measures.runs import steps_of
@@ -157,61 +157,24 @@ def trajectories_export(*, project: Project, wanted: Wanted) -> Export:
 def steps_export(*, project: Project, wanted: Wanted) -> Export:
     """The runs whose first wrong step people told, a line each, as TRL's stepwise type: each turn
     with who it is of, and whether it is right. It is imported as a dataset of steps."""
-    judged = RunAnswer.objects.filter(
-        answer__project=project, answer__is_current=True, answer__slot__kind__in=_DECIDING
-    ).exclude(first_error={})
     found = comparisons_matching(project=project, wanted=wanted)
-    found = found.filter(pk__in=judged.values("answer__task"))
-    found = found.select_related("prompt", "response_a", "response_b")
-    rows = (row for one in _in_pieces(found) for row in _judged_steps(one, judged))
+    rows = (_judged_steps(one) for one in judged_runs(project, found))
     return Export(f"{project.slug}-steps.jsonl", MEDIA["jsonl"], json_lines(rows))
 
 
-_DECIDING = (Slot.Kind.REGULAR, Slot.Kind.GOLD)
-
-
-def _judged_steps(comparison: Comparison, judged: QuerySet[RunAnswer]) -> Iterator[Row]:
-    said = list(judged.filter(answer__task=comparison.pk).values_list("first_error", flat=True))
-    prompt = comparison.prompt.messages
-    asked = 1 + max((n for n, m in enumerate(prompt) if m["role"] == "user"), default=-1)
-    if not asked:  # nobody asked anything
-        return
-    for side, response in (("a", comparison.response_a), ("b", comparison.response_b)):
-        told = Counter(first[side] for first in said if side in first)
-        if not told:
-            continue
-        ((wrong, n),) = told.most_common(1)
-        if 2 * n <= told.total():  # no step that most people name
-            continue
-        turns = [*prompt[asked:], *response.messages]
-        numbers = _step_numbers(turns, first=len(steps_of(prompt[:asked])) + 1)
-        yield {
-            "prompt": prompt[:asked],
-            "completions": [words(turn) for turn in turns],
-            "roles": [turn["role"] for turn in turns],
-            "labels": [
-                _is_right(number, wrong) if turn["role"] == "assistant" else None
-                for turn, number in zip(turns, numbers, strict=True)
-            ],
-            "id": f"{comparison.pk}-{side}",
-            "group": comparison.prompt.group_key,
-            "source": response.model_name or comparison.prompt.source,
-            "licence": comparison.prompt.licence,
-            "metadata": {"answers": told.total(), "agreeing": n},
-        }
-
-
-def _step_numbers(turns: Messages, *, first: int) -> list[int]:
-    """Of each turn the step that it belongs to."""
-    steps = steps_of(turns, first=first)
-    return [step.number for step in steps for _ in range(1 + len(step.results))]
-
-
-def _is_right(step: int, wrong: int) -> bool | None:
-    """Nothing is known of the steps behind the first wrong one."""
-    if not wrong or step < wrong:
-        return True
-    return False if step == wrong else None
+def _judged_steps(run: JudgedRun) -> Row:
+    prompt = run.comparison.prompt
+    return {
+        "prompt": run.asked,
+        "completions": [words(turn) for turn in run.turns],
+        "roles": [turn["role"] for turn in run.turns],
+        "labels": list(run.labels),
+        "id": f"{run.comparison.pk}-{run.side}",
+        "group": prompt.group_key,
+        "source": run.response.model_name or prompt.source,
+        "licence": prompt.licence,
+        "metadata": {"answers": len(run.votes), "agreeing": run.n_agreeing},
+    }
 
 
 def _trajectories(comparison: Comparison) -> Iterator[Row]:

@@ -24,7 +24,7 @@ from apps.snapshots.selectors import comparing, lineage, looks, selection, snaps
 from apps.snapshots.services import freezing, mixing
 from apps.snapshots.services.budget import Wanted, budget_of
 from apps.snapshots.services.importing import snapshot_import
-from apps.snapshots.services.improvements import WRITTEN
+from apps.snapshots.services.improvements import JUDGED, WRITTEN
 from apps.snapshots.services.looks import look_budget_set, look_sign
 from apps.snapshots.services.readiness import gather
 from apps.snapshots.services.selection import selection_replay_start
@@ -44,7 +44,9 @@ class SnapshotIn(Schema):
         "is the project's default",
     )
     rows: list[dict[str, Any]] = Field(
-        default_factory=list, description="demonstrations and prompts only"
+        default_factory=list,
+        description="demonstrations, prompts and stepwise only; stepwise without rows is frozen "
+        "from the steps of runs that people judged",
     )
     from_improvements: bool = Field(
         False, description="demonstrations only: freeze the answers that annotators have improved"
@@ -287,6 +289,11 @@ def snapshot_create(request: HttpRequest, slug: str, payload: SnapshotIn) -> Sta
             user=request.user,
             source=WRITTEN[payload.kind],
             batches=payload.writing_batches,
+        )
+        return Status(202, draft)
+    if payload.kind == Snapshot.Kind.STEPWISE and not payload.rows:
+        draft, _sent = freezing.demonstrations_start(
+            project=project, name=payload.name, user=request.user, source=JUDGED
         )
         return Status(202, draft)
     if payload.from_improvements:

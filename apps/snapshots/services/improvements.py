@@ -1,9 +1,11 @@
-"""Datasets of what people wrote: improved answers of votes, and accepted texts of writing work.
+"""Datasets of what people wrote or judged beside their choices: improved answers of votes, accepted
+texts of writing work, and the steps of runs that they judged.
 
 A row is the prompt and the answer, or a written prompt alone, with where it came from and its
-author as a name of this dataset. Rows are split by group with the hash and seed of preference
-datasets, so that a prompt that is tested on is not learned from here either; prompts of the smoke
-split and of the private ones are left out and counted.
+author as a name of this dataset; or a run with its steps, as most people who judged it see them.
+Rows are split by group with the hash and seed of preference datasets, so that a prompt that is
+tested on is not learned from here either; prompts of the smoke split and of the private ones are
+left out and counted.
 """
 
 from collections import Counter
@@ -16,13 +18,14 @@ from django.db.models import QuerySet
 from apps.accounts.models import Project
 from apps.labeling.models import Comparison, Slot, Vote, WritingBatch
 from apps.labeling.selectors import pool_of
+from apps.labeling.selectors.steps import JudgedRun, judged_answers, judged_runs
 from apps.labeling.selectors.writing import texts_accepted
 from apps.labeling.texts import loose_key
-from apps.snapshots.assembling.rows import Row, demonstration_row, prompt_row
+from apps.snapshots.assembling.rows import Row, demonstration_row, prompt_row, stepwise_row
 from apps.snapshots.models import IMPROVED, Snapshot, SnapshotRow, SnapshotText
 from apps.snapshots.recipe import DEV, PUBLIC_TEST, TRAIN, SnapshotRecipe, in_order
 from apps.snapshots.storage import NameOf, dataset_key, names_under
-from measures.messages import Messages
+from measures.messages import Messages, said
 from measures.splits import split_of
 
 _BATCH = 5_000
@@ -47,6 +50,15 @@ class Improved:
     own: Mapping[str, Any] | None = None  # the comparison's metadata, then its prompt's
     shared: Mapping[str, Any] | None = None
     text: "TextOrigin | None" = None
+    run: JudgedRun | None = None  # the vote judged its steps; the answer is its turns
+
+    @property
+    def place(self) -> tuple[Any, ...]:
+        """What is the same of two that make one row."""
+        if self.run is not None:
+            return self.comparison, self.run.side
+        *before, last = self.answer or [{"content": ""}]
+        return repr([*self.prompt, *before]), last["content"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +211,34 @@ def _of_text(row: Mapping[str, Any], *, asks: bool) -> Improved:
     )
 
 
+def judged_steps(project: Project, _batches: Sequence[str] = ()) -> Iterator[Improved]:
+    """Every vote on the steps of a run, in the order of the comparisons."""
+    found = Comparison.objects.filter(project=project).exclude(state=Comparison.State.DROPPED)
+    for run in judged_runs(project, found):
+        prompt = run.comparison.prompt
+        for vote, person in run.votes:
+            yield Improved(
+                vote=vote,
+                comparison=run.comparison.pk,
+                person=person,
+                prompt=run.asked,
+                answer=run.turns,
+                group=prompt.group_key,
+                source=run.response.model_name or prompt.source,
+                licence=prompt.licence,
+                external_id=f"{run.comparison.pk}-{run.side}",
+                own={"answers": len(run.votes), "agreeing": run.n_agreeing},
+                run=run,
+            )
+
+
+def judged_count(*, project: Project) -> int:
+    """Votes that judged steps."""
+    return judged_answers(project).exclude(answer__task__state=Comparison.State.DROPPED).count()
+
+
 IMPROVEMENTS = "improved answers"
+JUDGED = "judged steps"
 SOURCES: Mapping[str, Source] = {
     IMPROVEMENTS: Source(
         Snapshot.Kind.DEMONSTRATIONS,
@@ -222,8 +261,15 @@ SOURCES: Mapping[str, Source] = {
         "from_writing",
         _texts(WritingBatch.Kind.PROMPTS),
     ),
+    JUDGED: Source(
+        Snapshot.Kind.STEPWISE,
+        "Judged steps of runs",
+        "No run of the training split has a first wrong step that most people agree on.",
+        "kind",
+        judged_steps,
+    ),
 }
-WRITTEN = {of.kind: name for name, of in SOURCES.items() if name != IMPROVEMENTS}
+WRITTEN = {of.kind: name for name, of in SOURCES.items() if name not in (IMPROVEMENTS, JUDGED)}
 
 
 def is_trained_on(
@@ -250,45 +296,55 @@ def demonstrations_from(
     """What a freeze would write now, by the seed and the shares of `recipe`."""
     files: dict[str, list[Row]] = {}
     votes: dict[tuple[str, int], list[Improved]] = {}
-    places: dict[tuple[str, str], tuple[str, int]] = {}
+    places: dict[tuple[Any, ...], tuple[str, int]] = {}
     dropped: Counter[str] = Counter()
     wrote = list(SOURCES[source].read(project, batches))
     made_of = recipe.to_json() | ({} if source == IMPROVEMENTS else {IMPROVED: source})
     key = dataset_key(project=project.pk, recipe=made_of, votes=[one.vote for one in wrote])
     name_of = names_under(key)
     for one in wrote:
-        *before, last = one.answer or [{"role": "assistant", "content": ""}]
-        if last["role"] != "assistant":
+        if one.run is None and one.answer and one.answer[-1]["role"] != "assistant":
             dropped["does not end with the assistant"] += 1
             continue
-        asked = [*one.prompt, *before]
         split = split_of(one.group, recipe.shares, recipe.seed)
         if split not in _SPLITS:
             dropped[f"its prompt is kept for {split}"] += 1
             continue
-        seen = (repr(asked), last["content"])
-        if seen in places:
-            dropped["repeats an earlier row"] += 1
-            votes[places[seen]].append(one)
+        if one.place in places:
+            if one.run is None:  # else another vote on the same run
+                dropped["repeats an earlier row"] += 1
+            votes[places[one.place]].append(one)
             continue
         rows = files.setdefault(split, [])
-        place = places[seen] = (split, len(rows))
+        place = places[one.place] = (split, len(rows))
         votes[place] = [one]
-        about = {
-            "group": one.group,
-            "source": one.source,
-            "licence": one.licence,
-            "id": one.external_id,
-            "metadata": one.shared if one.own is None else one.own,
-        }
-        row = demonstration_row(asked, last["content"], about) if one.answer else None
-        rows.append((row or prompt_row(asked, about)) | _origin(one, name_of))
+        rows.append(_row(one) | _origin(one, name_of))
     return Demonstrations(in_order(files), votes, dropped, key)
 
 
+def _row(one: Improved) -> Row:
+    about = {
+        "group": one.group,
+        "source": one.source,
+        "licence": one.licence,
+        "id": one.external_id,
+        "metadata": one.shared if one.own is None else one.own,
+    }
+    if one.run is not None:
+        texts, roles = [said(turn) for turn in one.answer], [turn["role"] for turn in one.answer]
+        return stepwise_row(one.prompt, texts, roles, one.run.labels, about)
+    if not one.answer:
+        return prompt_row(one.prompt, about)
+    *before, last = one.answer
+    return demonstration_row([*one.prompt, *before], last["content"], about)
+
+
 def _origin(one: Improved, name_of: NameOf) -> Row:
-    """Where a row came from. A text's author is who wrote the version; where that is a reviewer's
-    edit, `edited_from` is who wrote the one before."""
+    """Where a row came from; of judged steps, which several people agree on, nothing. A text's
+    author is who wrote the version; where that is a reviewer's edit, `edited_from` is who wrote the
+    one before."""
+    if one.run is not None:
+        return {}
     if one.text is None:
         return {"vote": str(one.vote), "annotator": name_of(one.person)}
     edited = one.text.edited
@@ -325,5 +381,6 @@ def demonstration_lineage(snapshot: Snapshot, made: Demonstrations) -> list[Snap
                     snapshot=snapshot, comparison_id=one.comparison, split=split, ordinal=ordinal
                 ),
             )
-            row.vote_ids = [*row.vote_ids, one.vote]
+            if one.vote not in row.vote_ids:  # one answer judges both runs of a pair
+                row.vote_ids = [*row.vote_ids, one.vote]
     return list(rows.values())

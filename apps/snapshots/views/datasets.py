@@ -29,7 +29,13 @@ from apps.snapshots.selectors.lineage import labelled_in
 from apps.snapshots.selectors.looks import held_out
 from apps.snapshots.selectors.prompts import overlap_with_demonstrations
 from apps.snapshots.services import freezing
-from apps.snapshots.services.improvements import IMPROVEMENTS, WRITTEN, improved_count
+from apps.snapshots.services.improvements import (
+    IMPROVEMENTS,
+    JUDGED,
+    WRITTEN,
+    improved_count,
+    judged_count,
+)
 
 PER_PAGE = 50
 ADMINS = frozenset({ADMIN})
@@ -63,7 +69,7 @@ def snapshot_create(request: Request) -> HttpResponse:
     `action=demonstrations` has the improved answers frozen, `action=written` the accepted texts of
     writing work, from small forms of their own.
     """
-    demonstrating = request.POST.get("action") in ("demonstrations", "written")
+    demonstrating = request.POST.get("action") in ("demonstrations", "written", "judged")
     if demonstrating and (made := _freeze_written(request)):
         return redirect("snapshots:detail", request.project.slug, made.pk)
     asked = request.method != "POST" or demonstrating
@@ -75,6 +81,7 @@ def snapshot_create(request: Request) -> HttpResponse:
         "page_title": "Freeze a dataset",
         "nav": "datasets",
         "n_improved": improved_count(project=request.project),
+        "n_judged": judged_count(project=request.project),
         "written": written_choices(request.project),
         "n_published": snapshots.published_count(project=request.project),
         "report_part": PARTS[0],
@@ -125,7 +132,7 @@ def _like(request: Request) -> SnapshotRecipe | None:
 
 def _freeze_written(request: Request) -> Snapshot | None:
     """The draft, or None with the reason as a message."""
-    source = IMPROVEMENTS
+    source = JUDGED if request.POST.get("action") == "judged" else IMPROVEMENTS
     if request.POST.get("action") == "written":
         source = WRITTEN.get(request.POST.get("kind", ""), WRITTEN[Snapshot.Kind.DEMONSTRATIONS])
     try:
