@@ -149,7 +149,10 @@ def test_it_is_frozen_from_the_page_and_by_the_api(
 ) -> None:
     client.force_login(emil)
     address = f"/p/{project.slug}/datasets/new/"
-    assert "36 votes name the first wrong step of a run" in client.get(address).content.decode()
+    assert (
+        "36 votes say which step of a run is the first wrong one"
+        in client.get(address).content.decode()
+    )
     sent = client.post(address, {"action": "judged", "name": "by page"})
     assert sent.status_code == 302
     answer = client.post(
