@@ -297,7 +297,7 @@ def test_tasks_of_an_environment_are_prompts_whose_final_state_is_kept(
 STEPS = {"prompt": "Why?", "completions": ["So.", "Then."], "labels": [1, 0]}
 
 
-def test_judged_steps_train_process_reward_models_alone_which_are_no_reward_models(
+def test_judged_steps_train_process_reward_models_alone_which_start_no_reward_model(
     project: Project, upload: Upload, settings: Any
 ) -> None:
     said = [
@@ -335,13 +335,14 @@ def test_judged_steps_train_process_reward_models_alone_which_are_no_reward_mode
             config={"preset": "pretrained"},
             inputs={"data": made, "sft": model(project, "sft")},
         )
-    for role in ("reward", "judge"):
+    preset = {"preset": "pretrained"}
+    for kind, role, config in (
+        ("assess", "reward", {}),
+        ("assess", "judge", {}),
+        ("reward", "base", preset),
+    ):
         with pytest.raises(DomainError, match="not a process_reward run's") as refusal:
-            launch(
-                kind="grpo",
-                config={"preset": "lora"},
-                inputs={"sft": model(project, "sft"), role: trained},
-            )
+            launch(kind=kind, config=config, inputs={role: trained})
         assert refusal.value.field == f"inputs.{role}"
 
 
