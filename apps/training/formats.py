@@ -16,15 +16,26 @@ from apps.training.models import Checkpoint, Run
 from apps.training.selectors.cards import UNKNOWN, ModelCard
 from workers.artifacts import ADAPTER, MERGED
 
-_LOADERS = {"reward": "AutoModelForSequenceClassification", "encoder": "AutoModel"}
-_PIPELINES = {"policy": "text-generation", "reward": "text-classification"}
+_LOADERS = {
+    "reward": "AutoModelForSequenceClassification",
+    "steps": "AutoModelForTokenClassification",
+    "encoder": "AutoModel",
+}
+_PIPELINES = {
+    "policy": "text-generation",
+    "reward": "text-classification",
+    "steps": "token-classification",
+}
+_ASKED = '[{"role": "user", "content": "…"}]'
 _SAID = '[{"role": "user", "content": "…"}, {"role": "assistant", "content": "…"}]'
 
 
 def purpose_of(run: Run) -> str:
-    """policy, reward or encoder: who loads it."""
+    """policy, reward, steps (a process reward model) or encoder: who loads it."""
     if run.kind in Run.REWARD_KINDS:
         return "reward"
+    if run.kind == Run.Kind.PROCESS_REWARD:
+        return "steps"
     return "encoder" if run.kind == Run.Kind.REGISTER_ENCODER else "policy"
 
 
@@ -40,7 +51,7 @@ def python_lines(card: ModelCard, part: str = MERGED, *, member: str = "") -> st
     if part == ADAPTER:
         base = _below(card)
         loader = _LOADERS.get(purpose, "AutoModelForCausalLM")
-        more = ", num_labels=1" if purpose == "reward" else ""
+        more = ", num_labels=1" if purpose in ("reward", "steps") else ""
         return (
             "from peft import PeftModel\n"
             f"from transformers import {loader}\n"
@@ -64,6 +75,13 @@ def python_lines(card: ModelCard, part: str = MERGED, *, member: str = "") -> st
     if purpose == "reward":
         asked = 'tokenizer.apply_chat_template({}, return_tensors="pt", return_dict=True)'
         lines.append(f"print(model(**{asked.format(_SAID)}).logits)")
+    if purpose == "steps":  # the last token of the text is the end of its step
+        lines += [
+            f"asked = tokenizer.apply_chat_template({_ASKED}, add_generation_prompt=True, "
+            "tokenize=False)",
+            'ids = tokenizer(asked + "a step\\n", add_special_tokens=False, return_tensors="pt")',
+            "print(model(**ids).logits[0, -1].sigmoid())",
+        ]
     return "\n".join(lines)
 
 

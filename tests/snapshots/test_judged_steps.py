@@ -1,11 +1,9 @@
 """The first wrong steps that people named become a dataset of steps, for a process reward model."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
-from django.conf import settings
 from django.test import Client
 
 from apps.accounts.models import Project, Role, User
@@ -16,11 +14,12 @@ from apps.labeling import services
 from apps.labeling.models import Comparison, LabelingSettings, Vote
 from apps.labeling.services import vote_cast
 from apps.snapshots.models import Snapshot, SnapshotRow
-from apps.snapshots.services import freezing
 from apps.snapshots.services.improvements import JUDGED, judged_count
 from apps.snapshots.storage import read_rows
 from tests.labeling.pairs import leased
 from tests.people import person_make
+from tests.snapshots.test_written import folder
+from tests.snapshots.test_written import frozen as frozen_of
 from workers.data.snapshot import read_judged_steps
 
 PAIRS = 12  # by hash some of them are tested on
@@ -78,15 +77,7 @@ def judged(project: Project, ana: User) -> list[Comparison]:
 
 
 def frozen(project: Project, by: User) -> Snapshot:
-    draft, _ = freezing.demonstrations_start(project=project, name="steps", user=by, source=JUDGED)
-    freezing.snapshot_run(snapshot=draft.pk)
-    draft.refresh_from_db()
-    assert draft.state == "frozen", draft.error
-    return draft
-
-
-def folder(snapshot: Snapshot) -> Path:
-    return Path(settings.ARTIFACTS_URL) / snapshot.uri
+    return frozen_of(project, by, JUDGED)
 
 
 def rows(snapshot: Snapshot) -> list[dict[str, Any]]:
@@ -136,7 +127,7 @@ def test_it_stands_on_every_vote_and_is_named_when_a_person_is_erased(
         cast = Vote.objects.filter(comparison=one.comparison_id).values_list("pk", flat=True)
         assert sorted(one.vote_ids) == sorted(cast)
     assert snapshot.counts["annotators"] == 3
-    assert [one.name for one in person_datasets(ana)] == ["steps"]
+    assert [one.name for one in person_datasets(ana)] == ["written"]
     before = len(rows(snapshot))
     person_erase(user=ana, by=emil, votes="discard", remarks="remove")
     again = rows(frozen(project, emil))

@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import subprocess
 import sys
 import tarfile
@@ -15,7 +16,9 @@ from django.test import Client
 from pytest_django.fixtures import Settings
 
 from apps.accounts.models import AuditEvent, Project, User
+from apps.training.formats import python_lines, readme_text
 from apps.training.models import Checkpoint, Run, RunInput
+from apps.training.selectors.cards import model_card
 from tests.training.reports import report, saved
 from tests.web.world import run_make
 from tests.workers.s3 import Bucket, bucket, s3
@@ -292,3 +295,32 @@ def test_the_lines_of_the_card_load_what_was_downloaded_and_it_answers_as_here(
     )
     assert said.stdout.strip() == here.texts[0].strip() != ""
     assert json.loads((tmp_path / "kind-one-step-7" / "config.json").read_text())["use_cache"]
+
+
+def test_the_lines_of_a_process_reward_model_say_whether_a_step_is_right(
+    project: Project, emil: User, client: Client, tmp_path: Path
+) -> None:
+    """As a run that learns against it reads that step."""
+    from tests.workers.recipes.language import tiny_llama, user, word_tokenizer
+    from workers.models.loading import load_step_scorer, save_model
+    from workers.rewards.build import load_reward
+
+    tiny_llama().save_pretrained(tmp_path / "body")
+    scorer = load_step_scorer(tmp_path / "body", word_tokenizer())
+    run = run_make(project, kind="process_reward", name="steps", attempt=1, state="running")
+    report(run, Opened(), saved(7, "last"), Finished(step=7, summary={"step": 7}))
+    model = Checkpoint.objects.get(run=run)
+    folder = tmp_path / "steps-step-7"
+    save_model(scorer, word_tokenizer(), folder)
+    card = model_card(model)
+    assert 'pipeline_tag: "token-classification"' in readme_text(card)
+    lines = python_lines(card).replace("…", "the cat").replace("a step", "bad dog")
+    command = [sys.executable, "-c", lines]
+    said = subprocess.run(
+        command, capture_output=True, text=True, timeout=300, check=True, cwd=tmp_path
+    )
+    (log_odds,) = (
+        load_reward(folder, name="m", batch_size=1).score([user("the cat")], ["bad dog"]).values
+    )
+    shown = float(said.stdout.split("[")[1].split("]")[0])
+    assert shown == pytest.approx(1 / (1 + math.exp(-log_odds)), abs=1e-3)

@@ -269,7 +269,7 @@ SOURCES: Mapping[str, Source] = {
         judged_steps,
     ),
 }
-WRITTEN = {of.kind: name for name, of in SOURCES.items() if name not in (IMPROVEMENTS, JUDGED)}
+WRITTEN = {of.kind: name for name, of in SOURCES.items() if of.field == "from_writing"}
 
 
 def is_trained_on(
