@@ -40,9 +40,9 @@ def by_ilike(project: Any, search: str) -> int:
     rows = Comparison.objects.filter(project=project)
     for word in search.replace('"', "").split():
         rows = rows.filter(
-            Q(prompt__messages__icontains=word)
-            | Q(response_a__messages__icontains=word)
-            | Q(response_b__messages__icontains=word)
+            Q(prompt__brief__icontains=word)
+            | Q(response_a__brief__icontains=word)
+            | Q(response_b__brief__icontains=word)
         )
     return len(rows.order_by("-created_at", "-id").values_list("pk")[:50])
 

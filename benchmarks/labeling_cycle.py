@@ -81,7 +81,7 @@ def main() -> None:
         repeat(cycle, 50)  # plans, templates and pools are warm
         cold_ms = repeat(cycle, cycles // 4)
         for kind in (Prompt, Response):
-            texts_html(m[0]["content"] for m in kind.objects.values_list("messages", flat=True))
+            texts_html(m[0]["content"] for m in kind.objects.values_list("brief", flat=True))
         warm_ms = repeat(cycle, cycles)
         stages = Stages()
         with stages.wrapping(STEPS):

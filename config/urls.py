@@ -7,7 +7,7 @@ from apps.accounts.urls import allauth_urls
 from apps.accounts.views.account import admin_sign_in, home
 from apps.common.views import healthz, livez, readyz, words
 from apps.labeling.views.images import image
-from apps.labeling.views.label import work
+from apps.labeling.views.label import result, work
 from apps.monitoring.views.backups import site_backups
 from apps.monitoring.views.metrics import metrics
 from config.api import urls as api_urls
@@ -28,6 +28,7 @@ urlpatterns = [
     path("site/backups/", site_backups, name="site_backups"),
     path("words/<str:language>.js", words, name="words"),
     path("images/<str:sha256>/", image, name="image"),
+    path("results/<str:sha256>/", result, name="result"),
     path("", include("apps.accounts.urls")),
     path("", include(allauth_urls)),
     path("api/v1/", api_urls),

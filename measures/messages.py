@@ -4,6 +4,7 @@ A message has a `role` and a `content`, always a text. What else it may have, an
 stands in the text, is in docs/adr/0021-messages-with-parts.md.
 """
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +24,48 @@ def canonical(value: Any) -> str:
     )
 
 
+LONG_RESULT = 4_000  # characters of what a tool gave back that stay with its message
+_BEGINNING = 1_000
+
+
+def briefly(messages: Messages) -> tuple[Messages, dict[int, str]]:
+    """The messages with the beginnings of long results of tools, and those results whole by the
+    places of their messages. Such a message has `cut`: the `length` of the whole in characters and
+    its sha256 as `hash`. One with an image stays whole."""
+    whole = {n: message["content"] for n, message in enumerate(messages) if _is_long(message)}
+    if not whole:
+        return messages, whole
+    return [_cut(m) if n in whole else m for n, m in enumerate(messages)], whole
+
+
+def _is_long(message: Mapping[str, Any]) -> bool:
+    text = message["content"]
+    return message["role"] == "tool" and len(text) > LONG_RESULT and "](image:" not in text
+
+
+def _cut(message: Mapping[str, Any]) -> Message:
+    text = message["content"]
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    cut = {"length": len(text), "hash": digest}
+    return {**message, "content": text[:_BEGINNING], "cut": cut}
+
+
+def with_results(brief: Messages, whole: Mapping[int, str]) -> Messages:
+    """The messages that `briefly` was given."""
+    messages = [
+        {name: value for name, value in message.items() if name != "cut"} for message in brief
+    ]
+    for place, text in whole.items():
+        messages[place]["content"] = text
+    return messages
+
+
+def length_of(message: Mapping[str, Any]) -> int:
+    """Characters of its text, also where only the beginning is there."""
+    cut = message.get("cut")
+    return int(cut["length"]) if cut else len(message["content"])
+
+
 def said(message: Mapping[str, Any]) -> str:
     """Everything that a message says, in words: what was thought, the text with its images by their
     alternative texts, and each call of a tool. Of a message of text alone, that text."""
@@ -37,7 +80,11 @@ def said(message: Mapping[str, Any]) -> str:
 
 def recognised(message: Mapping[str, Any]) -> str:
     """What a message says for comparing texts: two images with the same words beside them are not
-    the same."""
+    the same. Of a long result of a tool the beginning and the hash of the whole."""
+    if _is_long(message):
+        message = _cut(message)
+    if "cut" in message:
+        return f"{message['content']} {message['cut']['hash'][:16]}"
     if "](image:" not in message["content"]:
         return said(message)
     named = IMAGE.sub(lambda found: f"[{found[1]} {found[2][:16]}]", message["content"])

@@ -44,7 +44,8 @@ class Step:
 
 
 def _said(message: Mapping[str, Any]) -> tuple[str, str]:
-    return message["content"].strip(), message.get("reasoning_content", "").strip()
+    whole = message["cut"]["hash"] if "cut" in message else message["content"].strip()
+    return whole, message.get("reasoning_content", "").strip()
 
 
 def steps_of(messages: Sequence[Message], *, first: int = 1) -> list[Step]:

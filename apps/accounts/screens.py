@@ -66,6 +66,7 @@ SENTENCES: dict[str, str] = {
     "import.people_set": "had {file} labeled by {people}",
     "import.undone": "undid the import of {file}: {comparisons} comparisons and {votes} votes",
     "import.uploaded": "uploaded {file}",
+    "image.deleted": "deleted the image {name}",
     "incident.acknowledged": "acknowledged the incident {subject}",
     "incident.resolved": "resolved the incident {subject}",
     "inbox.closed": "closed {answers} flagged answers of {subject} without a verdict",

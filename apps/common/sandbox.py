@@ -33,7 +33,7 @@ from apps.common.scratch import scratch_folder
 from apps.common.slots import slot_taken
 
 log = logging.getLogger(__name__)
-LINE_BYTES = 16_000_000  # of one value
+LINE_BYTES = 160_000_000  # of one value: two runs of an agent with hundreds of long results
 _BLOCK = 1 << 18
 _WAIT_FOR_SLOT = 2.0  # seconds
 _TOLD = 2_000  # bytes of a crashed child's last words, for the log

@@ -23,6 +23,7 @@ from apps.common.errors import DomainError
 
 OUT_OF_MEMORY, BUG = 71, 70  # exit statuses
 _FLUSH_SECONDS = 0.5
+_LONG = 4_000_000  # characters of a value
 _SPARE_CPU_SECONDS = 2
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
@@ -82,13 +83,26 @@ def _take_standard_output() -> Any:
 
 
 def _line(value: dict[str, Any], request: dict[str, Any]) -> bytes:
-    line = json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
+    if _characters(value) < _LONG:
+        line = json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
+    else:  # in pieces: one text with an emoji takes four bytes for each of its characters
+        pieces = json.JSONEncoder(ensure_ascii=False).iterencode(value)
+        line = b"".join(one.encode("utf-8", "surrogatepass") for one in pieces) + b"\n"
     if len(line) > request["line_bytes"]:
         raise DomainError(
             f"A row of the file comes to more than {request['line_bytes'] / 1e6:.0f} MB.",
             code="row_too_large",
         )
     return line
+
+
+def _characters(value: Any) -> int:
+    """Of all texts in it, but for keys."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(map(_characters, value.values()))
+    return sum(map(_characters, value)) if isinstance(value, list | tuple) else 0
 
 
 def _tell(error: Exception, lines: Any, request: dict[str, Any]) -> None:

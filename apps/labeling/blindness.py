@@ -84,14 +84,22 @@ def self_naming(text: str, model: str = "") -> str:
     folded = text
     if not text.isascii():
         folded = unicodedata.normalize("NFKC", text).replace("’", "'").replace("ı", "i")
-    lowered = folded.lower()
-    if _may_name_itself(lowered) and (found := _PATTERN.search(folded)):
-        return found[0].strip(" .!?,;:\n")
-    if len(model) >= 4 and model.lower() in lowered:
+    for start in range(0, len(folded), _PIECE):
+        end = start + _PIECE + _LONGEST_NAMING
+        if _may_name_itself(folded[start:end].lower()) and (
+            found := _PATTERN.search(folded, start, end)
+        ):
+            return found[0].strip(" .!?,;:\n")
+    if len(model) >= 4 and model.lower() in folded.lower():
         named = re.search(rf"(?<!\w){re.escape(model)}(?!\w)", folded, re.IGNORECASE)
         if named:
             return model
     return ""
+
+
+# Long texts in pieces, of which few hold a word of the pattern.
+_PIECE = 20_000
+_LONGEST_NAMING = 300
 
 
 def _may_name_itself(lowered: str) -> bool:

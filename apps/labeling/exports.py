@@ -186,7 +186,7 @@ def _trajectories(comparison: Comparison) -> Iterator[Row]:
             "external_id": comparison.external_id,
             "side": side,
             "winner": decision.winner,
-            "first_step": len(steps_of(comparison.prompt.messages)) + 1,
+            "first_step": len(steps_of(comparison.prompt.brief)) + 1,
         }
         yield atif_of(
             [*comparison.prompt.messages, *response.messages],

@@ -10,7 +10,8 @@ Excerpts are masked: a warning must not carry what it warns of.
 
 import ipaddress
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 KINDS = {
@@ -79,6 +80,7 @@ _SECRET_MARKS = (
 )
 # Seven digits with little between them, or an address: without either there is no number to check.
 _NUMBERS = re.compile(r"[0-9](?:(?:[ ().-]{0,2}[0-9]){6}|\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9])")
+_LONGEST_NUMBER = 60  # characters of a match, its blanks with it, and what stands around it
 
 
 Check = Callable[[re.Match[str]], bool]
@@ -106,11 +108,21 @@ def personal_data(text: str) -> list[Personal]:
     if ("::" in text or text.count(":") >= 7) and (match := _first(_IPV6, text, _is_public)):
         found.append(Personal("ip", _masked(match[0])))
     for mark in _SECRET_MARKS:  # a plain loop: this runs on every text
-        if mark in text:
-            if match := _SECRET.search(text):
-                found.append(Personal("secret", _masked(match[0])))
+        if mark in text and (match := _secret_at(mark, text)):
+            found.append(Personal("secret", _masked(match[0])))
             break
     return found
+
+
+def _secret_at(mark: str, text: str) -> re.Match[str] | None:
+    """A secret with this mark in it, which stands near its beginning."""
+    most = 4_000 if mark == "eyJ" else 120  # characters that say that it is one
+    at = text.find(mark)
+    while at >= 0:
+        if match := _SECRET.search(text, max(0, at - 60), at + most):
+            return match
+        at = text.find(mark, at + 1)
+    return None
 
 
 def scrubbed(text: str) -> tuple[str, int]:
@@ -130,15 +142,36 @@ def scrubbed(text: str) -> tuple[str, int]:
 
 
 def _numbers(text: str) -> list[Personal]:
-    found = []
-    for kind, pattern, is_real in _NUMBER_KINDS:
-        if match := _first(pattern, text, is_real):
-            found.append(Personal(kind, _masked(match[0])))
-    return found
+    found: list[Personal] = []
+    open_kinds = list(_NUMBER_KINDS)
+    for begin, end in _around_numbers(text):
+        for one in list(open_kinds):
+            kind, pattern, is_real = one
+            if match := _first(pattern, text, is_real, begin, end):
+                found.append(Personal(kind, _masked(match[0])))
+                open_kinds.remove(one)
+    order = [kind for kind, *_ in _NUMBER_KINDS]
+    return sorted(found, key=lambda one: order.index(one.kind))
 
 
-def _first(pattern: re.Pattern[str], text: str, is_real: Check) -> re.Match[str] | None:
-    return next((match for match in pattern.finditer(text) if is_real(match)), None)
+def _around_numbers(text: str) -> Iterator[tuple[int, int]]:
+    """Stretches of the text outside of which there is no number to check: patterns that look at
+    every character take as long as everything else about a long text."""
+    begin = end = 0
+    for match in _NUMBERS.finditer(text):
+        if match.start() - _LONGEST_NUMBER > end:
+            if end:
+                yield begin, end
+            begin = match.start() - _LONGEST_NUMBER
+        end = match.end() + _LONGEST_NUMBER
+    if end:
+        yield max(begin, 0), min(end, len(text))
+
+
+def _first(
+    pattern: re.Pattern[str], text: str, is_real: Check, begin: int = 0, end: int = sys.maxsize
+) -> re.Match[str] | None:
+    return next((match for match in pattern.finditer(text, begin, end) if is_real(match)), None)
 
 
 def _is_someones(match: re.Match[str]) -> bool:

@@ -57,6 +57,7 @@ urlpatterns = [
     ),
     path("<slug:slug>/annotators/<int:user_id>/", annotators.annotator, name="annotator"),
     path("<slug:slug>/images/", images.images, name="images"),
+    path("<slug:slug>/images/<str:sha256>/delete/", images.image_delete, name="image_delete"),
     path("<slug:slug>/hours/", hours.hours, name="hours"),
     path("<slug:slug>/hours.csv", hours.hours_csv, name="hours_csv"),
     path("<slug:slug>/annotators/<int:user_id>/votes/", person_votes.votes, name="person_votes"),

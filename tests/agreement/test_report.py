@@ -161,8 +161,8 @@ def crowd(project: Project) -> list[User]:
     """Three people: 0 and 1 agree on 12 of 16; 2 is against 0 throughout and was in 12 times."""
     crowd_write(project, [["a", "a", "b"]] * 12 + [["a", "tie"]] * 4)
     text = [{"role": "user", "content": "Which one?"}]
-    Prompt.objects.filter(project=project).update(messages=text)
-    Response.objects.filter(prompt__project=project).update(messages=text)
+    Prompt.objects.filter(project=project).update(brief=text)
+    Response.objects.filter(prompt__project=project).update(brief=text)
     return list(User.objects.filter(username__startswith="crowd-").order_by("pk"))
 
 
@@ -442,7 +442,7 @@ def test_the_page_tells_what_annotators_wrote_about_ambiguous_prompts(
         rationale="Both are <fine>.",
         flags=["prompt_unclear"],
     )
-    Prompt.objects.filter(project=project).update(messages=[{"role": "user", "content": "Why?"}])
+    Prompt.objects.filter(project=project).update(brief=[{"role": "user", "content": "Why?"}])
     reports.report_refresh(project=project)
     page = signed_in(rita).get(reverse("agreement:slices", args=[project.slug])).content.decode()
     assert "Both are &lt;fine&gt;." in page
@@ -452,7 +452,7 @@ def test_the_page_tells_what_annotators_wrote_about_ambiguous_prompts(
 
 def test_one_vote_has_pages_that_say_what_is_missing(project: Project, ada, signed_in) -> None:
     crowd_write(project, [["a"]])
-    Prompt.objects.filter(project=project).update(messages=[{"role": "user", "content": "Why?"}])
+    Prompt.objects.filter(project=project).update(brief=[{"role": "user", "content": "Why?"}])
     reports.report_refresh(project=project)
     client = signed_in(ada)
     for name, words in (

@@ -21,8 +21,8 @@ def project() -> Project:
     person_make("Ada", project, Role.ADMIN)
     made = crowd_write(project, [["a", "a", "b"]] * 30 + [["a", "b", "b"]] * 10)
     said = [{"role": "user", "content": "Which one convinces more?"}]
-    Prompt.objects.update(messages=said)
-    Response.objects.update(messages=[{"role": "assistant", "content": "Because it is so."}])
+    Prompt.objects.update(brief=said)
+    Response.objects.update(brief=[{"role": "assistant", "content": "Because it is so."}])
     Prompt.objects.filter(tasks__in=made[:15]).update(topic="a rather long name of a topic")
     report_refresh(project=project)
     return project

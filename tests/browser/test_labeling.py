@@ -292,8 +292,8 @@ def test_prompt_and_bar_stay_in_sight_beside_a_long_answer(
     services.labeling_settings_update(
         project=project, by=User.objects.get(username="ada"), show_strength=True
     )
-    Response.objects.filter(messages__0__content__startswith="Three").update(
-        messages=[{"role": "assistant", "content": "\n\n".join([LONG] * 6)}]
+    Response.objects.filter(brief__0__content__startswith="Three").update(
+        brief=[{"role": "assistant", "content": "\n\n".join([LONG] * 6)}]
     )
     page = open_page(phone=phone)
     sign_in(page, "ana")

@@ -171,6 +171,7 @@ COVERED = [
     operations.import_upload("p", Path("f"), makes="prompts", settings={}),
     operations.image_upload("p", Path("f")),
     operations.images("p", limit=1, offset=0),
+    operations.image_delete("p", "s"),
     operations.trajectories_export("p"),
     operations.steps_export("p"),
     operations.import_get("p", "j"),

@@ -129,7 +129,7 @@ def test_no_secret_and_no_written_text_is_logged(
         )
         assert answer.status_code == 201, answer.content
         # The database refuses a row and quotes it.
-        one = Response.objects.filter(messages__icontains=TEXT).values().get()
+        one = Response.objects.filter(brief__icontains=TEXT).values().get()
         for wrong in (one, one | {"id": None, "prompt_id": None}):
             error = quoted_by_the_database(wrong)
             LOGGER.warning("refused: %s", error, exc_info=error)

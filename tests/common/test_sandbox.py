@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.conf import settings as django_settings
 
+from apps.common import sandbox
 from apps.common.errors import DomainError, Unavailable
 from apps.common.sandbox import Limits, sandboxed
 from apps.common.scratch import scratch_dir, scratch_folder, scratch_sweep
@@ -47,8 +48,9 @@ def test_values_come_in_order_whatever_is_printed_beside_them() -> None:
     ],
 )
 def test_what_the_child_dies_of_becomes_a_refusal_of_the_file(
-    function: str, code: str, limits: Limits
+    function: str, code: str, limits: Limits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(sandbox, "LINE_BYTES", 16_000_000)
     with pytest.raises(DomainError) as caught:
         values(function, limits)
     assert (caught.value.code, caught.value.field) == (code, "file")

@@ -247,7 +247,7 @@ def test_an_evaluation_is_asked_about_as_it_answered(project: Project, emil: Use
     assert found.second is not None
     assert (found.first.run.kind, found.second.run.kind) == ("ppo", "sft")
     assert found.protocol["systems"]["first"]["sha256"] == found.first.sha256
-    empty = Task.objects.get(prompt__messages__0__content__startswith="Question 4:")
+    empty = Task.objects.get(prompt__brief__0__content__startswith="Question 4:")
     assert empty.response_a is not None
     assert empty.response_a.messages[-1]["content"] == "(This answer is empty.)"
     assert empty.response_a.origin_ref == found.first.pk

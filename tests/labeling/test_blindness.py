@@ -117,3 +117,21 @@ def test_other_numbers_and_words_are_left_alone(text: str) -> None:
 def test_each_kind_is_told_once() -> None:
     found = personal_data("a.b@gmail.com, c.d@gmail.com, 8.8.8.8")
     assert [f.kind for f in found] == ["email", "ip"]
+
+
+def test_a_long_text_is_read_in_pieces_that_miss_nothing() -> None:
+    filler = "The run read file after file. " * 3_000
+    naming = "I am ChatGPT, a large language model."
+    for at in (*range(19_980, 20_010, 5), 40_300, len(filler) - 1):
+        text = f"{filler[:at]}. {naming} {filler[at:]}"
+        assert self_naming(text) == "I am ChatGPT", at
+    assert self_naming(filler) == ""
+
+
+@pytest.mark.parametrize("find", ["4111 1111 1111 1111", "GB29 NWBK 6016 1331 9268 19", "8.8.8.8"])
+def test_numbers_and_keys_are_found_anywhere_in_a_long_text(find: str) -> None:
+    log = "".join(f"task-{n} took 1{n:06} ms at 10.0.0.{n % 250}\n" for n in range(3_000))
+    key = "sk-" + "a1" * 20
+    kinds = {one.kind for one in personal_data(f"{log}{find}\n{log}{key}\n{log}")}
+    assert kinds == {one.kind for one in personal_data(find)} | {"secret"}
+    assert personal_data(log) == []

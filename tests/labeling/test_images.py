@@ -13,7 +13,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from PIL import Image
 
-from apps.accounts.models import Membership, Project, Role, User
+from apps.accounts.models import AuditEvent, Membership, Project, Role, User
 from apps.accounts.services import project_archive, project_delete
 from apps.labeling import services
 from apps.labeling.formats import layouts
@@ -232,6 +232,41 @@ def test_images_go_with_their_project(
         image_content(stored)
 
 
+def test_an_admin_deletes_an_image_and_is_told_where_it_is_shown(
+    project: Project, ada: User, emil: User, client: Client, django_capture_on_commit_callbacks: Any
+) -> None:
+    stored = image_store(project=project, data=encoded(picture()), name="cat.png")
+    other = image_store(project=project, data=encoded(picture(2)))
+    rows = [
+        {"prompt": f"What? {stored.reference}", "response_a": "A cat.", "response_b": f"{n} cats."}
+        for n in range(2, 4)
+    ]
+    services.comparisons_import(project=project, rows=rows)
+    services.guideline_publish(project=project, body=f"Like this: {stored.reference}", by=ada)
+    address = f"/p/{project.slug}/images/{stored.sha256}/delete/"
+    client.force_login(emil)
+    assert client.post(address).status_code == 403
+    assert address not in client.get(f"/p/{project.slug}/images/").content.decode()
+    client.force_login(ada)
+    assert address in client.get(f"/p/{project.slug}/images/").content.decode()
+    page = client.get(address).content.decode()
+    assert "It is shown in 1 prompt, 1 version of the guidelines." in page
+    with django_capture_on_commit_callbacks(execute=True):
+        assert client.post(address).status_code == 302
+    assert list(StoredImage.objects.all()) == [other]
+    with pytest.raises(ArtifactError):
+        image_content(stored)
+    assert client.get(f"/images/{stored.sha256}/").status_code == 404
+    assert AuditEvent.objects.get(action="image.deleted").details["name"] == "cat.png"
+    again = image_store(project=project, data=encoded(picture()))
+    assert again.sha256 == stored.sha256
+    assert image_content(again)
+    assert (
+        "No prompt, answer or guideline"
+        in client.get(f"/p/{project.slug}/images/{other.sha256}/delete/").content.decode()
+    )
+
+
 # --- datasets -------------------------------------------------------------------------------------
 
 
@@ -241,9 +276,7 @@ def with_images(project: Project, pictures: list[Image.Image]) -> list[Compariso
     for number, image in enumerate(pictures):
         stored = image_store(project=project, data=encoded(image))
         asked = [{"role": "user", "content": f"Argue for this. {stored.reference}"}]
-        Prompt.objects.filter(project=project, group_key=f"debate-{number:02}").update(
-            messages=asked
-        )
+        Prompt.objects.filter(project=project, group_key=f"debate-{number:02}").update(brief=asked)
     return crowd
 
 
@@ -324,7 +357,7 @@ def test_an_answer_with_an_image_is_not_sent_to_trainers_of_images(
     assert stored
     answer = crowd[0].response_b
     said = [{"role": "assistant", "content": f"{answer.messages[0]['content']} {stored.reference}"}]
-    Response.objects.filter(pk=answer.pk).update(messages=said)
+    Response.objects.filter(pk=answer.pk).update(brief=said)
     Membership.objects.get_or_create(project=project, user=emil, defaults={"role": Role.ENGINEER})
     from apps.common.errors import DomainError
 
@@ -360,7 +393,7 @@ def test_an_export_with_images_comes_in_again_as_it_was(
     (tmp_path / "train.parquet").write_bytes(sent)
     other = Project.objects.create(slug="other", name="Other")
     imported(other, tmp_path / "train.parquet")
-    mine = Prompt.objects.filter(project=project).values_list("messages", flat=True)
+    mine = Prompt.objects.filter(project=project).values_list("brief", flat=True)
     theirs = Prompt.objects.filter(project=other)
     assert theirs.exists()
     shown = [hashes for one in mine if (hashes := tuple(images_in(one)))]

@@ -175,8 +175,8 @@ def test_a_prompt_that_a_person_wrote_stays_when_an_import_of_it_is_undone(
 
 def test_everything_that_refers_to_what_an_import_brings_is_known() -> None:
     """Whoever adds a reference to a prompt or an answer tells the undoing of imports of it."""
-    assert _referring_to(Prompt) == {"Response", "Task", "WrittenText"}
-    assert _referring_to(Response) == {"Task", "Answer", "Vote", "TaskItem"}
+    assert _referring_to(Prompt) == {"Response", "Task", "ToolResult", "WrittenText"}
+    assert _referring_to(Response) == {"Task", "Answer", "Vote", "TaskItem", "ToolResult"}
 
 
 def _referring_to(model: Any) -> set[str]:

@@ -118,7 +118,7 @@ def test_long_results_are_folded_and_come_whole_when_they_are_opened(
 ) -> None:
     assert "data-part" in page
     assert len(page) < 120_000 < len(LONG)
-    (address,) = set(re.findall(r'hx-get="(/p/[^"]*/part/[^"]*)"', page))
+    (address,) = set(re.findall(r'hx-get="(/results/[^"]*)"', page))
     whole = client.get(address).content.decode()
     assert LONG in whole
     assert whole.startswith("<pre")
@@ -142,9 +142,11 @@ def test_reasoning_too_long_to_render_is_folded_and_comes_whole(
 
 
 def test_only_who_holds_or_answered_a_pair_reads_its_parts(
-    lease: Lease, project: Project, ben: User, ana: User, client: Client, page: str
+    lease: Lease, project: Project, ben: User, ana: User, client: Client
 ) -> None:
-    (address,) = set(re.findall(r'hx-get="(/p/[^"]*/part/[^"]*)"', page))
+    address = f"/p/{project.slug}/label/part/{lease.slot}/left/0/"
+    client.force_login(ana)
+    assert client.get(address).status_code == 200
     client.force_login(ben)
     assert client.get(address).status_code == 404
     for side, number in (("a", 0), ("left", 99), ("prompt", 3)):

@@ -41,7 +41,7 @@ def frozen(project: Project, crowd: list[Comparison], emil: User) -> Snapshot:
         answer = comparison.response_b
         given = {"query": n} if n % 2 else {"query": f"word {n}", "most": [n]}
         messages = run_of(answer.messages[-1]["content"], given)
-        Response.objects.filter(pk=answer.pk).update(messages=messages)
+        Response.objects.filter(pk=answer.pk).update(brief=messages)
     recipe = SnapshotRecipe(
         least_votes=2, least_agreeing=2, splits={"train": 0.7, "dev": 0.3}, seed="seed-2"
     )

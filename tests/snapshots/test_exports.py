@@ -33,7 +33,7 @@ def frozen(project: Project, crowd: list[Comparison], emil: User) -> Snapshot:
     # One argument that a spreadsheet would run.
     first = crowd[0].response_b
     text = '=HYPERLINK("http://example.org","see") ' + first.messages[0]["content"]
-    Response.objects.filter(pk=first.pk).update(messages=[{"role": "assistant", "content": text}])
+    Response.objects.filter(pk=first.pk).update(brief=[{"role": "assistant", "content": text}])
     recipe = SnapshotRecipe(
         least_votes=2,
         least_agreeing=2,

@@ -199,7 +199,7 @@ def copied(crowd: list[Comparison]) -> tuple[str, str]:
     other = next(c for c in crowd if place[c.prompt.group_key] == "public_test")
     said = one.response_b.messages[0]["content"] + " so"
     Response.objects.filter(pk=other.response_b_id).update(
-        messages=[{"role": "assistant", "content": said}]
+        brief=[{"role": "assistant", "content": said}]
     )
     return one.prompt.group_key, other.prompt.group_key
 
@@ -235,7 +235,7 @@ def test_a_near_duplicate_prompt_across_splits_is_refused(
     chosen = (place.index("train"), place.index("private_test"))
     for n, end in zip(chosen, ("first", "second"), strict=True):
         asked = [{"role": "user", "content": f"{text(7)} {end}"}]
-        Prompt.objects.filter(group_key=f"debate-{n:02}").update(messages=asked)
+        Prompt.objects.filter(group_key=f"debate-{n:02}").update(brief=asked)
     with pytest.raises(LeakFound, match=r"prompts .*private_test"):
         freeze(project, emil, near_duplicates="refuse")
 

@@ -106,6 +106,7 @@ ACCOUNTS = [
     page("metrics", SIGNED_IN, ok=404, expect=anyone(404)),  # off until a token is set
     # of a project that one belongs to; everything else is not there
     page("image", SIGNED_IN, args={"sha256": "0" * 64}, ok=404),
+    page("result", SIGNED_IN, args={"sha256": "0" * 64}, ok=404),
     page("words", SIGNED_IN, args={"language": "de"}, expect=anyone(200)),
     page("livez", SIGNED_IN, expect=anyone(200)),
     page("readyz", SIGNED_IN, expect=anyone(200)),
@@ -318,6 +319,8 @@ LABELING = [
     page("labeling:steps_file", READERS),
     page("labeling:images", STAFF),
     post("labeling:images", STAFF),  # no file was chosen, which the page says
+    page("labeling:image_delete", ADMINS, args={"sha256": "0" * 64}, ok=404),
+    post("labeling:image_delete", ADMINS, args={"sha256": "0" * 64}, ok=404),
     page("labeling:comparison", READERS, args=comparison_id),
     page("labeling:bulk", READERS, ok=302),  # nothing was chosen
     post("labeling:views", READERS, data={"name": "mine"}),
@@ -443,6 +446,7 @@ LABELING_API = [
     api("GET /projects/{slug}/results/steps", READERS),
     api("GET /projects/{slug}/images", READERS),
     api("POST /projects/{slug}/images", STAFF, ok=400),  # no file
+    api("DELETE /projects/{slug}/images/{sha256}", ADMINS, ok=404, args={"sha256": "0" * 64}),
     api("GET /projects/{slug}/labeling", READERS),
     api("PATCH /projects/{slug}/labeling", ADMINS, data={"overlap": 2}),
 ]

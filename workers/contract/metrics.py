@@ -97,6 +97,15 @@ METRICS = (
         together=True,
     ),
     Metric(
+        "verifier/correct_share",
+        "Answers that the verifier finds right",
+        "share",
+        TRAINING,
+        about="Of all verifiers of the reward.",
+        leads=True,
+    ),
+    Metric("verifier/form_share", "Answers of the form asked for", "share", TRAINING),
+    Metric(
         "objective/entropy_per_token",
         "Entropy",
         "nats per token",

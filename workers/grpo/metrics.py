@@ -21,7 +21,7 @@ from workers.models.invariants import check_finite
 from workers.ppo.distributed import by_first
 from workers.ppo.evaluation import Baseline
 from workers.rewards.model import threshold_of
-from workers.rewards.source import RewardSource, Scores
+from workers.rewards.source import RewardSource, Scores, verifier_metrics
 from workers.rewards.verifier import final_state
 from workers.rl.losses import kl_k1, kl_k3, masked_sum
 
@@ -232,6 +232,7 @@ def answer_metrics(
     if len(judged.scores.parts) > 1:
         for name, part in judged.scores.parts.items():
             found[f"reward/component/{name}"] = sum(part) / count
+    found |= verifier_metrics(judged.scores)
     if judged.scores.disagreement is not None:
         found["reward/disagreement"] = sum(judged.scores.disagreement) / count
         found["reward/flagged_share"] = 1 - sum(judged.counts) / count

@@ -13,7 +13,7 @@ from torch import Tensor
 from workers.behaviour import behaviour_metrics
 from workers.ppo.evaluation import Baseline
 from workers.ppo.rollout import Rollout
-from workers.rewards.source import Scores
+from workers.rewards.source import Scores, verifier_metrics
 from workers.rl.losses import explained_variance, masked_sum, masked_var
 
 MetricValues = dict[str, float | None]
@@ -63,6 +63,7 @@ def score_metrics(
     if len(scores.parts) > 1:
         for name, values in scores.parts.items():
             metrics[f"reward/component/{name}"] = sum(values) / count
+    metrics |= verifier_metrics(scores)
     if scores.disagreement is not None:
         metrics["reward/disagreement"] = sum(scores.disagreement) / count
         metrics["reward/flagged_share"] = 1 - float(trusted.float().mean())

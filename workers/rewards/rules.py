@@ -18,7 +18,7 @@ from measures.messages import Messages
 from workers.config.parsing import read
 from workers.config.rewards import BLOCK, REVIEW, Bounds, RuleSettings
 from workers.contract.events import Fault, RecipeError
-from workers.rewards.source import Scores
+from workers.rewards.source import FORMED, Scores
 
 # Regular expressions that people wrote, on text that a model wrote: none may take for ever.
 
@@ -222,7 +222,8 @@ class Rule:
 
 
 class RulesReward:
-    """A set of rules as a source of rewards; `parts` hold what each rule earned or cost."""
+    """A set of rules as a source of rewards; `parts` hold what each rule earned or cost, and
+    `formed`, 1 where every rule of format is kept, where there is one."""
 
     def __init__(self, rules: Sequence[RuleSettings], *, where: str = "reward") -> None:
         self.rules = [
@@ -233,8 +234,12 @@ class RulesReward:
         parts: dict[str, list[float]] = {rule.name: [] for rule in self.rules}
         reviews: list[str | None] = []
         blocked, withheld = [], []
+        forms = [rule.name for rule in self.rules if rule.settings.format]
+        formed: list[float] = []
         for text in responses:
             told = {rule.name: rule.broken(text) for rule in self.rules}
+            if forms:
+                formed.append(float(all(told[name] is None for name in forms)))
             for rule in self.rules:
                 kept = told[rule.name] is None
                 parts[rule.name].append(rule.settings.score if kept else -rule.settings.cost)
@@ -246,4 +251,6 @@ class RulesReward:
             blocked.append(bool(hard))
             withheld.append(any(rule.settings.withholds for rule in hard))
         values = [sum(row) for row in zip(*parts.values(), strict=True)]
+        if formed:
+            parts[FORMED] = formed
         return Scores(values, parts, reviews=reviews, blocked=blocked, withheld=withheld)

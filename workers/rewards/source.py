@@ -203,6 +203,21 @@ class WeightedSum:
         )
 
 
+CORRECT, FORMED = "correct", "formed"  # parts that say of each answer whether it is so, 1 or 0
+
+
+def verifier_metrics(scores: Scores) -> dict[str, float]:
+    """Shares of answers that are right by every verifier of the reward, and of the form that its
+    verifiers read and its rules of format ask for; nothing where no part says so."""
+    found = {}
+    for name, part in (("correct_share", CORRECT), ("form_share", FORMED)):
+        said = [values for key, values in scores.parts.items() if key.split("/")[-1] == part]
+        if said:
+            both = [min(row) for row in zip(*said, strict=True)]
+            found[f"verifier/{name}"] = sum(both) / len(both)
+    return found
+
+
 def _either(lists: Sequence[list[bool] | None]) -> list[bool] | None:
     said = [values for values in lists if values is not None]
     return [any(row) for row in zip(*said, strict=True)] if said else None

@@ -39,14 +39,15 @@ from workers.rewards.rules import (
     plain,
     same_text,
 )
-from workers.rewards.source import Scores
+from workers.rewards.source import CORRECT, FORMED, Scores
 
 # What an answer is worth: share of right, 0–1; None where the response holds no answer.
 Verdict = float | None
 
 
 class Verifier:
-    """`parts`: the score, and `correct`, 1 for a right answer, 0 for any other."""
+    """`parts`: the score; `correct`, 1 for a right answer, 0 for any other; `formed`, 1 where the
+    response holds an answer at all."""
 
     def __init__(
         self, settings: VerifierSettings, prompts: Iterable[Prompt] = (), *, where: str = "reward"
@@ -72,7 +73,8 @@ class Verifier:
             verdicts = [self._share(one) if isinstance(one, Ran) else one for one in verdicts]
         values = [self._value(verdict) for verdict in verdicts]
         correct = [float(isinstance(verdict, float) and verdict == 1) for verdict in verdicts]
-        parts = {"verifier": values, "correct": correct}
+        formed = [float(verdict is not None) for verdict in verdicts]
+        parts = {"verifier": values, CORRECT: correct, FORMED: formed}
         if self._settings.on_wrong == PENALISE:
             return Scores(values, parts, reasons=reasons)
         told = zip(verdicts, correct, strict=True)

@@ -1,6 +1,7 @@
-"""Rules of runs whose policy calls tools: what an environment gets wrong, and what a policy makes
-of a reward that does not look at the final state. The success of every such run is measured by the
-task's own check, whatever is paid for."""
+"""Rules of runs in which something says what is right: whose policy calls tools (what an
+environment gets wrong, and what a policy makes of a reward that does not look at the final state),
+and whose reward has a verifier. The success of every run with tools is measured by the task's own
+check, whatever is paid for."""
 
 from workers.rules.rule import CONTRACT, KL_UP, Part, Rule, explains, of, over, warns
 
@@ -12,10 +13,18 @@ _SOURCE = (
 )
 
 
-def without_success(limit: float, unit: str, metric: str, *beside: str, **given: float) -> Part:
-    """The metric gains more than `limit` while the share of right final states does not."""
+def without_success(
+    limit: float,
+    unit: str,
+    metric: str,
+    *beside: str,
+    success: str = "tools/success_share",
+    **given: float,
+) -> Part:
+    """The metric gains more than `limit` while `success`, the share of right final states, does
+    not."""
     rising = {"window": 10, "success": 0.05} | given
-    return over(limit, unit, metric, "tools/success_share", *beside, test="alone", **rising)
+    return over(limit, unit, metric, success, *beside, test="alone", **rising)
 
 
 TOOLS_DATA = (
@@ -111,5 +120,23 @@ TOOLS_REWARD = (
         **warns(KL_UP),
         page="agent-pitfalls",
         source=_SOURCE,
+    ),
+)
+
+# Where a verifier says what is right, tools or none.
+VERIFIER_REWARD = (
+    Rule(
+        name="form_without_answer",
+        title="The form gets better and answers do not get right",
+        **of("reward", ("ppo", "grpo")),
+        **without_success(
+            0.2, "share of answers", "verifier/form_share", success="verifier/correct_share"
+        ),
+        patience=(3, 5),
+        **warns(KL_UP),
+        diagnoses=True,
+        experiment="rescore",
+        page="format-hacking",
+        source="SPEC F6: the reward for form up while being right is flat. Otherwise as for tools.",
     ),
 )

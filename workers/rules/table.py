@@ -11,7 +11,7 @@ docs/guardrails.md, docs/diagnosis.md.
 
 from workers.rules.on_rows import ROWS_DATA, ROWS_POLICY, ROWS_REWARD
 from workers.rules.on_steps import STEPS_DATA, STEPS_REWARD
-from workers.rules.on_tools import TOOLS_DATA, TOOLS_REWARD
+from workers.rules.on_tools import TOOLS_DATA, TOOLS_REWARD, VERIFIER_REWARD
 from workers.rules.outer_stages import DATA, EVALUATION, REWARD
 from workers.rules.people import PEOPLE
 from workers.rules.rule import (
@@ -409,6 +409,7 @@ RULES: tuple[Rule, ...] = (
     *ROWS_REWARD,
     *STEPS_REWARD,
     *TOOLS_REWARD,
+    *VERIFIER_REWARD,
     *POLICY,
     *ROWS_POLICY,
     *CRITIC,

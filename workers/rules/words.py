@@ -44,8 +44,8 @@ _TESTS = {
     "fall": "the share of the gain that is lost, by {errors} standard errors at least, while the "
     "optimised score rises",
     "flat": "the gain since the first checks, with {share} of the first entropy or more",
-    "alone": "the gain of the means of {window} checks over the first ones, while final states "
-    "gain under {success}",
+    "alone": "the gain of the means of {window} checks over the first ones, while what is right "
+    "gains under {success}",
     "uniform": "the variety over its first value, with a calibrated reward over {reward_over}",
     "gap": "the difference of two metrics, z over {z} against its own past",
     "canaries": "pairs whose better answer is known: {reads}",

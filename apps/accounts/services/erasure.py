@@ -56,6 +56,7 @@ KEPT: dict[str, str] = {
     "accounts_project.slug": "the address of the project",
     "labeling_prompt": "material: text that was imported or generated",
     "labeling_response": "material: text that was imported or generated",
+    "labeling_toolresult": "material: text that was imported or generated",
     "labeling_writtenversion.body": "material: text that was written for a dataset",
     "labeling_writtenversion.idempotency_key": "numbers and words of our own",
     "labeling_task.external_id": "the material's own key",

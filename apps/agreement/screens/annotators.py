@@ -417,7 +417,7 @@ def differences(found: list[Difference], excerpt: Callable[..., str]) -> list[di
     return [
         {
             "comparison": row.comparison,
-            "prompt": excerpt(row.comparison.prompt.messages),
+            "prompt": excerpt(row.comparison.prompt.brief),
             "choice": WORDS[row.choice],
             "others": ", ".join(
                 f"{n} {(WORDS if n == 1 else many)[choice]}"

@@ -125,7 +125,7 @@ def _narrowed(project: Project, filters: Filters) -> QuerySet[Comparison]:
         found = found.filter(prompt__topic=filters.topic)
     if filters.search:
         found = found.filter(
-            Q(external_id=filters.search) | Q(prompt__messages__icontains=filters.search)
+            Q(external_id=filters.search) | Q(prompt__brief__icontains=filters.search)
         )
     rulings = Ruling.objects.filter(comparison=OuterRef("pk"))
     if filters.cause:
@@ -156,7 +156,7 @@ def dispute_rows(*, ids: list[int], entropy: dict[int, float]) -> list[DisputeRo
         DisputeRow(
             comparison=found[pk],
             decision=getattr(found[pk], "decision", None),
-            prompt=excerpt(found[pk].prompt.messages),
+            prompt=excerpt(found[pk].prompt.brief),
             entropy=None if np.isnan(entropy[pk]) else entropy[pk],
             ruling=newest.get(pk),
         )

@@ -51,7 +51,8 @@ class Comparisons:
 
 def _length(messages: str) -> str:
     return (
-        f"(select coalesce(sum(length(m ->> 'content')), 0)"  # noqa: S608
+        "(select coalesce(sum(coalesce((m #>> '{cut,length}')::bigint,"  # noqa: S608
+        " length(m ->> 'content'))), 0)"
         f" from jsonb_array_elements({messages}) m)"
     )
 

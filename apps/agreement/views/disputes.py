@@ -141,9 +141,7 @@ def _page(
     aside = found.state in (Comparison.State.DROPPED, Comparison.State.REVIEW)
     counts = screen.decision_counts(decision)
     hidden = request.role in JUDGES and reads.votes_hidden(comparison=found, user=request.user)
-    context = pair_shown(
-        found.prompt.messages, found.response_a.messages, found.response_b.messages
-    ) | {
+    context = pair_shown(found.prompt.brief, found.response_a.brief, found.response_b.brief) | {
         "page_title": f"Dispute {found.external_id or found.pk}",
         "nav": "disputes",
         "comparison": found,

@@ -332,10 +332,10 @@ def _table(two: TwoPeople, wanted: tuple[str, str]) -> list[dict[str, Any]]:
 def _row(comparison: Any, first: Vote, second: Vote) -> dict[str, Any]:
     return {
         "comparison": comparison,
-        "prompt": excerpt(comparison.prompt.messages, 240),
+        "prompt": excerpt(comparison.prompt.brief, 240),
         "answers": [
-            {"side": "a", "letter": "A", "text": excerpt(comparison.response_a.messages, 320)},
-            {"side": "b", "letter": "B", "text": excerpt(comparison.response_b.messages, 320)},
+            {"side": "a", "letter": "A", "text": excerpt(comparison.response_a.brief, 320)},
+            {"side": "b", "letter": "B", "text": excerpt(comparison.response_b.brief, 320)},
         ],
         "votes": [_said(first), _said(second)],
     }

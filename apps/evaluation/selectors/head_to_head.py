@@ -14,7 +14,7 @@ from apps.common.errors import Missing
 from apps.common.registry import PeopleRate
 from apps.evaluation.models import HeadToHead, Look
 from apps.evaluation.selectors.outputs import IS_FILE
-from apps.labeling.models import Answer, Choice, Skip, Slot, Task
+from apps.labeling.models import Answer, Choice, Skip, Slot, Task, whole_response
 from apps.training.models import Artifact, Run
 from measures.head_to_head import (
     Difference,
@@ -85,7 +85,7 @@ def model_votes_of(found: HeadToHead) -> ModelVotes:
     rows = list(_answers(found).values_list(*columns))
     pairs = {}
     tasks = tasks_of(found).values_list(
-        *("pk", "external_id", "response_a__messages", "response_b__messages")
+        *("pk", "external_id", whole_response("response_a"), whole_response("response_b"))
     )
     for key, name, one, other in tasks:
         first, second = (int(place) for place in name.rsplit("-", 2)[1:])

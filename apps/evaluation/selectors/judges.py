@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, When
+from django.db.models import Case, Exists, F, Func, OuterRef, Q, QuerySet, When
 from numpy.typing import NDArray
 
 from apps.accounts.models import Project
@@ -34,6 +34,8 @@ from apps.labeling.models import (
     Response,
     Slot,
     Task,
+    whole_prompt,
+    whole_response,
 )
 from apps.snapshots.models import Snapshot, SnapshotRow
 from apps.snapshots.recipe import TRAIN
@@ -128,7 +130,9 @@ def batches_of(project: Project) -> list[str]:
 def pair_rows(tasks: QuerySet[Task]) -> list[dict[str, Any]]:
     """What a run is given: no vote, no source of an answer."""
     rows = tasks.order_by("pk").values_list(
-        *("pk", "prompt__messages", "response_a__messages", "response_b__messages")
+        "pk",
+        whole_prompt("prompt"),
+        *(whole_response(f"response_{side}") for side in "ab"),
     )
     return [
         {"pair": str(pk), "prompt": prompt, "response_a": a, "response_b": b}
@@ -509,10 +513,10 @@ class Judged:
 
 
 _SOURCE = ("origin", "origin_ref", "metadata")  # of which `Response.model_name` is made
-_READ = (
+_READ: tuple[str | Func, ...] = (
     *("task_id", "task__prompt_id", "task__slice", "task__batch"),
     *("first", "second", "preference"),
-    *("task__response_a__messages", "task__response_b__messages"),
+    *(whole_response(f"task__response_{side}") for side in "ab"),
     *(f"task__response_{side}__{name}" for side in "ab" for name in _SOURCE),
     *(f"task__{name}" for name in _HASHES),
 )

@@ -11,7 +11,7 @@ from apps.evaluation.findings import people_rank
 from apps.evaluation.models import OutputRanking, RankedOutput
 from apps.evaluation.selectors.assessments import assess_runs
 from apps.evaluation.selectors.outputs import IS_FILE
-from apps.labeling.models import Answer, Task, TaskItem
+from apps.labeling.models import Answer, Task, TaskItem, whole_response
 from apps.training.models import Artifact, Checkpoint, Run
 from measures.messages import Messages
 from measures.trust.findings import Finding, unmeasured
@@ -96,7 +96,9 @@ def graded_outputs(ranking: OutputRanking) -> list[Graded]:
     current = Answer.objects.filter(task__in=tasks, is_current=True).order_by("pk")
     for task, values in current.values_list("task_id", "values"):
         grades[task].append(values[0])
-    items = TaskItem.objects.filter(task__in=tasks).values_list("task_id", "response__messages")
+    items = TaskItem.objects.filter(task__in=tasks).values_list(
+        "task_id", whole_response("response")
+    )
     answers = dict(items)
     return [
         Graded(

@@ -9,7 +9,7 @@ from django.db.models import Q, QuerySet
 
 from apps.accounts.models import Project, User
 from apps.evaluation.models import FlaggedAnswer, Verdict
-from apps.labeling.models import Comparison, Response
+from apps.labeling.models import Comparison, Response, whole_response
 from apps.labeling.texts import fingerprint
 from apps.training.models import Run, RunInput, Sample
 from measures.answer_audit import worst_of
@@ -140,7 +140,7 @@ def _given_before(
     ).order_by("pk")
     known = {
         key: plain(messages)
-        for key, messages in stored.values_list("prompt__text_hash", "messages")
+        for key, messages in stored.values_list("prompt__text_hash", whole_response())
     }
     runs = RunInput.objects.filter(role="sft", checkpoint=model).values("run")
     rows = Sample.objects.filter(run__in=runs, run__project=project, prompt__in=prompts)

@@ -107,9 +107,9 @@ def _comparison(row: Comparison) -> dict[str, Any]:
     return {
         "id": row.pk,
         "external_id": row.external_id,
-        "prompt": excerpt(row.prompt.messages),
-        "response_a": excerpt(row.response_a.messages),
-        "response_b": excerpt(row.response_b.messages),
+        "prompt": excerpt(row.prompt.brief),
+        "response_a": excerpt(row.response_a.brief),
+        "response_b": excerpt(row.response_b.brief),
         "state": row.state,
         "stratum": row.stratum,
         "slice": row.slice,

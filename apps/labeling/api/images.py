@@ -5,8 +5,8 @@ from ninja import Field, File, Query, Router, Schema, Status
 from ninja.files import UploadedFile
 
 from apps.accounts.api_auth import needs
-from apps.accounts.permissions import READERS, STAFF, project_for
-from apps.common.errors import DomainError
+from apps.accounts.permissions import ADMIN, READERS, STAFF, project_for
+from apps.common.errors import DomainError, Missing
 from apps.labeling import selectors
 from apps.labeling.services import images as services
 
@@ -42,6 +42,23 @@ def image_create(request: HttpRequest, slug: str, file: UploadedFile | None = _F
         project=project, data=file.read(), name=file.name or "", user=request.user
     )
     return Status(201, found)
+
+
+@router.delete(
+    "/projects/{slug}/images/{sha256}",
+    auth=needs("write"),
+    response={204: None},
+    summary="Delete an image",
+)
+def image_delete(request: HttpRequest, slug: str, sha256: str) -> Status:
+    """An admin's. Texts that name it keep its alternative text; frozen datasets with it can no
+    longer be downloaded in the form with images."""
+    project, _ = project_for(request.user, slug, frozenset({ADMIN}))
+    found = selectors.image_in(project=project.pk, sha256=sha256)
+    if found is None:
+        raise Missing("There is no such image in this project.")
+    services.image_delete(image=found, by=request.user)
+    return Status(204, None)
 
 
 @router.get(

@@ -16,6 +16,7 @@ from apps.labeling.formats.records import (
     Header,
     RecordFault,
     Records,
+    is_half,
 )
 
 # CSV and its relatives: delimiter and encoding found from the content, quoted newlines kept.
@@ -157,7 +158,7 @@ def rows(path: Path, encoding: str, delimiter: str, limits: FileLimits) -> Recor
 # Keys under which some exports wrap their list.
 _WRAPPERS = ("data", "rows", "records", "examples", "train", "instances")
 _BLOCK_CHARACTERS = 1 << 16  # characters
-_LONGEST = 16_000_000  # characters of one element of a list
+_LONGEST = 160_000_000  # characters of one element of a list
 _BLANKS = " \t\r\n"
 _DEEP = "it is nested too deeply"
 
@@ -179,7 +180,9 @@ def lines(path: Path, encoding: str) -> Records:
                 yield number, RecordFault("row", f"is not JSON: {error}")
                 continue
             # Only an escape can spell half a character: the file's own text has none.
-            yield number, _object(value, escapes="\\u" in line)
+            found = _object(value, escapes="\\u" in line)
+            del line, value  # a long one is not held while its record is converted
+            yield number, found
 
 
 def array(path: Path, encoding: str) -> Records:
@@ -296,9 +299,20 @@ def _object(value: Any, *, escapes: bool = True) -> dict[str, Any] | RecordFault
     if not escapes:
         return value
     try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return RecordFault("row", HALF)
+        half = any(map(is_half, _texts_in(value)))
     except RecursionError:
         return RecordFault("row", f"is not read: {_DEEP}")
-    return value
+    return RecordFault("row", HALF) if half else value
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    """Every text of a JSON value, keys too. A long row is not written out again for this."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for one in value:
+            yield from _texts_in(one)
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            yield key
+            yield from _texts_in(one)

@@ -36,6 +36,10 @@ from apps.labeling.models.tasks import (
     Slot,
     Task,
     TaskItem,
+    ToolResult,
+    messages_whole,
+    whole_prompt,
+    whole_response,
 )
 from apps.labeling.models.votes import (
     AUDIT_SEED,
@@ -95,10 +99,14 @@ __all__ = [
     "StoredImage",
     "Task",
     "TaskItem",
+    "ToolResult",
     "Vote",
     "WritingBatch",
     "WrittenDraft",
     "WrittenText",
     "WrittenVersion",
+    "messages_whole",
     "reason_chips",
+    "whole_prompt",
+    "whole_response",
 ]

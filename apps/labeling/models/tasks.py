@@ -20,25 +20,45 @@ from typing import TYPE_CHECKING, Any
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import F, Func, Q, Value
 from django.utils.translation import gettext_lazy as _
 
 from apps.accounts.models import Project, User
 from apps.common.models import Stamped
+from measures.messages import Messages, with_results
 
 # What is compared: prompts and the responses to them.
 
 
-class Prompt(Stamped):
-    """What was asked: a list of messages, `[{"role": "user", "content": …}, …]`.
+class Spoken(Stamped):
+    """What has messages, `[{"role": "user", "content": …}, …]`.
 
-    Of pairs of an agent's runs it is all that both began with.
+    `brief` is stored in the row: all of them, but of a long result of a tool the beginning, with
+    `cut` beside it (`texts.briefly`). `messages` has each result whole, which is read from
+    `ToolResult` when it is asked for; pages that list or fold read `brief`.
     """
+
+    brief = models.JSONField(db_column="messages")
+
+    class Meta:
+        abstract = True
+
+    @property
+    def messages(self) -> Messages:
+        owner = "prompt" if isinstance(self, Prompt) else "response"
+        return messages_whole(self.brief, **{owner: self.pk})
+
+    @messages.setter
+    def messages(self, messages: Messages) -> None:
+        self.brief = messages
+
+
+class Prompt(Spoken):
+    """What was asked. Of pairs of an agent's runs it is all that both began with."""
 
     project = models.ForeignKey(
         Project, on_delete=models.CASCADE, related_name="prompts", db_index=False
     )
-    messages = models.JSONField()
     tools = models.JSONField(
         null=True, blank=True, help_text="JSON schemas of the tools that were offered"
     )
@@ -61,8 +81,9 @@ class Prompt(Stamped):
         return f"prompt {self.pk}"
 
 
-class Response(Stamped):
-    """An answer to a prompt. Where it came from is kept, and never shown to annotators."""
+class Response(Spoken):
+    """An answer to a prompt: the assistant's turn or turns. Where it came from is kept, and never
+    shown to annotators."""
 
     class Origin(models.TextChoices):
         IMPORT = "import", "imported"
@@ -73,7 +94,6 @@ class Response(Stamped):
     prompt = models.ForeignKey(
         Prompt, on_delete=models.CASCADE, related_name="responses", db_index=False
     )
-    messages = models.JSONField(help_text="the assistant's turn or turns")
     text_hash = models.CharField(max_length=64)
     origin = models.CharField(max_length=8, choices=Origin.choices, default=Origin.IMPORT)
     origin_ref = models.CharField(
@@ -98,6 +118,77 @@ class Response(Stamped):
 
     def __str__(self) -> str:
         return f"response {self.pk}"
+
+
+class ToolResult(models.Model):
+    """The whole of what a tool gave back, where the message in its row has the beginning.
+
+    Stored apart, since a run may have hundreds of a few hundred kilobytes.
+    """
+
+    prompt = models.ForeignKey(
+        Prompt, null=True, on_delete=models.CASCADE, related_name="results", db_index=False
+    )
+    response = models.ForeignKey(
+        Response, null=True, on_delete=models.CASCADE, related_name="results", db_index=False
+    )
+    place = models.PositiveSmallIntegerField(help_text="of the message, from 0")
+    sha256 = models.CharField(max_length=64)
+    content = models.TextField()
+
+    class Meta:
+        indexes = [models.Index(fields=["sha256"], name="tool_result_by_hash")]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(prompt__isnull=True, response__isnull=False)
+                | Q(prompt__isnull=False, response__isnull=True),
+                name="tool_result_of_one",
+            ),
+            models.UniqueConstraint(
+                fields=["prompt", "place"],
+                condition=Q(prompt__isnull=False),
+                name="tool_result_of_prompt",
+            ),
+            models.UniqueConstraint(
+                fields=["response", "place"],
+                condition=Q(response__isnull=False),
+                name="tool_result_of_response",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"result {self.pk}"
+
+
+def messages_whole(brief: Messages, **owner: int) -> Messages:
+    """What `brief` was made of; owner: `prompt` or `response`, by id."""
+    if not any("cut" in message for message in brief):
+        return brief
+    results = ToolResult.objects.filter(**owner).values_list("place", "content")
+    return with_results(brief, dict(results))
+
+
+def _whole(path: str, owner: str) -> Func:
+    before = f"{path}__" if path else ""
+    none = Value(None, output_field=models.BigIntegerField())
+    ids = {"prompt": none, "response": none, owner: F(f"{before}id")}
+    return Func(
+        F(f"{before}brief"),
+        ids["prompt"],
+        ids["response"],
+        function="labeling_whole",
+        output_field=models.JSONField(),
+    )
+
+
+def whole_prompt(path: str = "") -> Func:
+    """`Prompt.messages` as a column of a query; path: from its model to the prompt."""
+    return _whole(path, "prompt")
+
+
+def whole_response(path: str = "") -> Func:
+    """`Response.messages` as a column of a query."""
+    return _whole(path, "response")
 
 
 # `Response.model_name` of the row with this alias.

@@ -47,6 +47,7 @@ class Turn:
     text: str
     thought: str = ""
     calls: tuple[SafeString, ...] = ()
+    result: runs.Part | None = None
 
     @property
     def reads_the_same(self) -> bool:
@@ -55,12 +56,12 @@ class Turn:
 
 
 def turns_shown(messages: Messages) -> list[Turn]:
-    return _turns([messages])[0]
+    return turns_of([messages])[0]
 
 
 def pair_shown(prompt: Messages, left: Messages, right: Messages) -> dict[str, Any]:
     """The context of `_panes.html`, with one request to the cache for all texts of the pair."""
-    turns, left_turns, right_turns = _turns([prompt, left, right])
+    turns, left_turns, right_turns = turns_of([prompt, left, right])
     return {
         "prompt": turns,
         "conversation": len(turns) > 1,
@@ -75,16 +76,23 @@ def _pane(side: str, letter: str, turns: list[Turn]) -> dict[str, Any]:
     return {"side": side, "letter": letter, "turns": turns, "conversation": len(turns) > 1}
 
 
-def _turns(lists: Sequence[Messages]) -> list[list[Turn]]:
-    every = iter(texts_html(message["content"] for messages in lists for message in messages))
-    return [[_turn(message, next(every)) for message in messages] for messages in lists]
+def turns_of(lists: Sequence[Messages]) -> list[list[Turn]]:
+    """With one request to the cache for all texts."""
+    every = iter(
+        texts_html(m["content"] for messages in lists for m in messages if m["role"] != "tool")
+    )
+    return [[_turn(message, every) for message in messages] for messages in lists]
 
 
-def _turn(message: Message, html: SafeString) -> Turn:
+def _turn(message: Message, every: Iterator[SafeString]) -> Turn:
     """What a tool gave back is text and nothing else; calls stand below what was said."""
     role, text = message["role"], message["content"]
     if role == "tool":
-        html = runs.plain_html(text)
+        result = runs.result_part(message)
+        if result.rest:
+            text = f"{text}… ({result.summary})"
+        return Turn(WHO[role], role, SafeString(), text, result=result)
+    html = next(every)
     calls = tuple(runs.plain_html(call_said(call)) for call in message.get("tool_calls", ()))
     return Turn(WHO[role], role, html, text, message.get("reasoning_content", ""), calls)
 
@@ -396,7 +404,7 @@ def _given(answered: selectors.AnsweredPair) -> Given:
         reasons=vote.reasons,
         rationale=vote.rationale,
         flags=vote.flags,
-        improvement=vote.improvement.messages[-1]["content"] if vote.improvement else "",
+        improvement=vote.improvement.brief[-1]["content"] if vote.improvement else "",
     )
 
 

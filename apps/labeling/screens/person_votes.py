@@ -43,7 +43,7 @@ def _row(vote: Vote, comparison: Comparison, slot: Slot) -> VoteRow:
     winner = decision.winner if decision and decision.outcome in _DECIDED else ""
     return VoteRow(
         vote=vote,
-        prompt=excerpt(comparison.prompt.messages),
+        prompt=excerpt(comparison.prompt.brief),
         decided=str(Choice(winner).label) if winner else "",
         agrees=winner == vote.choice if winner else None,
         seconds=None if vote.active_ms is None else vote.active_ms / 1000,

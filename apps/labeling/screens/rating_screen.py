@@ -11,8 +11,7 @@ from django.utils.translation import gettext
 
 from apps.labeling.forms import LETTERS
 from apps.labeling.models import Answer
-from apps.labeling.rendering import texts_html
-from apps.labeling.screens.label import SKIP_REASONS, WHO
+from apps.labeling.screens.label import SKIP_REASONS, Turn, turns_of
 from apps.labeling.selectors.ratings import responses_of
 from apps.labeling.services import LONGEST_RATIONALE
 from apps.labeling.services.results import Lease, Scale
@@ -32,7 +31,7 @@ class ScalePoint:
 class Card:
     number: int
     letter: str
-    turns: list[dict[str, Any]]
+    turns: list[Turn]
     points: list[ScalePoint]
 
 
@@ -71,11 +70,11 @@ def context_of_change(
     rating: Answer, *, notice: str = "", typed: Sequence[int | None] = (), note: str | None = None
 ) -> dict[str, Any]:
     """The same for a rating of one's own, in the order it was shown then."""
-    messages = {item.position: item.response.messages for item in responses_of(rating.task)}
+    messages = {item.position: item.response.brief for item in responses_of(rating.task)}
     values = typed or [rating.values[place - 1] for place in rating.shown]
     answers = [messages[place] for place in rating.shown]
     scale = Scale.of(rating.task)
-    return cards_shown(rating.task.prompt.messages, answers, scale, values) | {
+    return cards_shown(rating.task.prompt.brief, answers, scale, values) | {
         "page_title": gettext("Change your rating"),
         "nav": "label",
         "notice": notice,
@@ -92,12 +91,8 @@ def cards_shown(
     scale: Scale,
     values: Sequence[int | None] = (),
 ) -> dict[str, Any]:
-    """Prompt and one card for each response, with one request to the cache for all texts."""
-    every = iter(texts_html(m["content"] for messages in (prompt, *responses) for m in messages))
-    turns = [
-        [{"who": WHO[m["role"]], "role": m["role"], "html": next(every)} for m in messages]
-        for messages in (prompt, *responses)
-    ]
+    """Prompt and one card for each response."""
+    turns = turns_of([prompt, *responses])
     given = list(values) or [None] * len(responses)
     return {
         "scale": scale,

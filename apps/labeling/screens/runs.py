@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext, ngettext
@@ -16,7 +17,7 @@ from apps.common.numbers import count
 from apps.labeling import selectors
 from apps.labeling.rendering import texts_html
 from apps.labeling.rendering.maths import text_escaped, tricks_named
-from measures.messages import Message, Messages, call_said, said
+from measures.messages import Message, Messages, call_said, length_of, said
 from measures.runs import Aligned, Step, aligned, steps_of
 
 SHORT = 600  # characters of a result that stands open
@@ -169,11 +170,11 @@ def _shown(
     shown = []
     for place, step in enumerate(steps):
         prose, thought = (next(html) if text else "" for text in texts[place])
-        results = [_result(message, rest) for message in step.results]
+        results = [result_part(message, rest(message)) for message in step.results]
         if len(long := step.message.get("reasoning_content", "")) > LONGEST_PROSE:
             results.append(_part(gettext("Reasoning"), long, rest(step.message), short=0))
         if step.message["role"] == "tool":
-            results.append(_result(step.message, rest))
+            results.append(result_part(step.message, rest(step.message)))
         elif len(step.message["content"]) > LONGEST_PROSE:
             results.append(_part("", step.message["content"], rest(step.message), short=0))
         calls = [
@@ -208,24 +209,39 @@ def _rendered(text: str) -> str:
     return text if text.strip() and len(text) <= LONGEST_PROSE else ""
 
 
-def _result(message: Message, rest: Callable[[Message], str]) -> Part:
+def result_part(message: Message, rest: str = "") -> Part:
+    """What a tool gave back; rest: where the whole comes from, "" for a page that has all of it,
+    but for a result that is stored apart."""
+    if "cut" in message:
+        rest = reverse("result", args=[message["cut"]["hash"]])
     return _part(
         message.get("name", ""),
         message["content"],
-        rest(message),
+        rest,
         is_error=message.get("error", False),
+        length=length_of(message),
     )
 
 
-def _part(name: str, text: str, whole: str, *, is_error: bool = False, short: int = SHORT) -> Part:
-    folded = len(text) > short or text.count("\n", 0, short + 1) > FEW_LINES
-    sent = text[:SENT] if folded else text
+def _part(
+    name: str,
+    text: str,
+    whole: str,
+    *,
+    is_error: bool = False,
+    short: int = SHORT,
+    length: int | None = None,
+) -> Part:
+    """length: of the whole, where `text` is its beginning."""
+    length = len(text) if length is None else length
+    folded = length > short or text.count("\n", 0, short + 1) > FEW_LINES
+    sent = text[:SENT] if folded and whole else text
     return Part(
         name,
         plain_html(sent),
-        _summary(text) if folded else "",
+        _summary(text, length) if folded else "",
         folded,
-        whole if len(sent) < len(text) else "",
+        whole if len(sent) < length else "",
         is_error,
     )
 
@@ -235,10 +251,10 @@ def plain_html(text: str) -> SafeString:
     return mark_safe(tricks_named(text_escaped(text)))  # noqa: S308 - escaped
 
 
-def _summary(text: str) -> str:
+def _summary(text: str, length: int) -> str:
     """The first words and how long it is."""
     begin = " ".join(text[:400].split())[:80]
-    size = ngettext("%(n)s character", "%(n)s characters", len(text)) % {"n": count(len(text))}
+    size = ngettext("%(n)s character", "%(n)s characters", length) % {"n": count(length)}
     return f"{begin}… ({size})" if begin else size
 
 
@@ -248,7 +264,10 @@ def part_html(*, project: Project, annotator: User, slot: int, side: str, number
     message = selectors.message_shown(
         project=project, annotator=annotator, slot=slot, side=side, number=number
     )
-    text = message["content"] if message["role"] == "tool" else said(message)
+    return letters_html(message["content"] if message["role"] == "tool" else said(message))
+
+
+def letters_html(text: str) -> str:
     return format_html('<pre class="letters" tabindex="0">{}</pre>', plain_html(text))
 
 

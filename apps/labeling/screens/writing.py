@@ -58,7 +58,7 @@ def _row(text: WrittenText, version: WrittenVersion | None) -> TextRow:
     body = version.body if version else ""
     return TextRow(
         text=text,
-        asked=excerpt(text.slot.task.prompt.messages),
+        asked=excerpt(text.slot.task.prompt.brief),
         written=excerpt([{"role": "assistant", "content": body}]) if body else "",
         state=state,
         words=str(STATE_WORDS[state]),
@@ -118,7 +118,7 @@ def _asked(text: WrittenText) -> dict[str, Any]:
     batch = text.batch
     prompt: list[Turn] = []
     if batch.kind != WritingBatch.Kind.PROMPTS:
-        prompt = turns_shown(text.slot.task.prompt.messages)
+        prompt = turns_shown(text.slot.task.prompt.brief)
     return {
         "prompt": prompt,
         "conversation": len(prompt) > 1,

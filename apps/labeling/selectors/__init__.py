@@ -7,7 +7,8 @@ from typing import Any
 
 from django.core.cache import cache
 from django.db import connection
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, Q, QuerySet, TextField
+from django.db.models.functions import Cast
 from django.template.loader import render_to_string
 from django.utils import timezone
 
@@ -24,11 +25,14 @@ from apps.labeling.models import (
     Decision,
     Guideline,
     LabelingSettings,
+    Prompt,
+    Response,
     RunAnswer,
     Skip,
     Slot,
     StoredImage,
     Task,
+    ToolResult,
     Vote,
 )
 from measures.messages import Message, Messages
@@ -229,7 +233,7 @@ def answers_of(
     elif choice:
         answers = answers.filter(choice=choice)
     if search:
-        answers = answers.filter(task__prompt__messages__icontains=search)
+        answers = answers.filter(task__prompt__brief__icontains=search)
     return answers
 
 
@@ -301,15 +305,25 @@ def as_answered(vote: Answer) -> AnsweredPair:
     task = vote.task
     if task.response_a is None or task.response_b is None:
         raise ValueError("not an answer to a pair")
-    a, b = task.response_a.messages, task.response_b.messages
+    a, b = task.response_a.brief, task.response_b.brief
     left, right = (b, a) if vote.left_is == "b" else (a, b)
-    return AnsweredPair(vote=vote, prompt=task.prompt.messages, left=left, right=right)
+    return AnsweredPair(vote=vote, prompt=task.prompt.brief, left=left, right=right)
 
 
 def image_for(*, user: User, sha256: str) -> StoredImage | None:
     """An image that a project of this person holds."""
     mine = Membership.objects.filter(user=user).values("project")
     return StoredImage.objects.filter(sha256=sha256, project__in=mine).first()
+
+
+def result_for(*, user: User, sha256: str) -> str | None:
+    """What a tool gave back in a run of a project of this person, by its hash, which who has seen
+    the run knows."""
+    mine = Membership.objects.filter(user=user).values("project")
+    found = ToolResult.objects.filter(sha256=sha256).filter(
+        Q(prompt__project__in=mine) | Q(response__prompt__project__in=mine)
+    )
+    return found.values_list("content", flat=True).first()
 
 
 def image_in(*, project: str, sha256: str) -> StoredImage | None:
@@ -324,6 +338,21 @@ def image_looks(*, project: Project) -> dict[str, int]:
 def images_of(*, project: Project) -> QuerySet[StoredImage]:
     """Newest first."""
     return StoredImage.objects.filter(project=project).order_by("-created_at", "-pk")
+
+
+def image_uses(*, image: StoredImage) -> dict[str, int]:
+    """How many prompts, answers and versions of the guidelines name it."""
+    named = f"(image:{image.sha256})"
+
+    def counted(rows: QuerySet[Any]) -> int:
+        return rows.annotate(said=Cast("brief", TextField())).filter(said__contains=named).count()
+
+    guidelines = Guideline.objects.filter(project=image.project_id, body__contains=named)
+    return {
+        "prompt": counted(Prompt.objects.filter(project=image.project_id)),
+        "answer": counted(Response.objects.filter(prompt__project=image.project_id)),
+        "version of the guidelines": guidelines.count(),
+    }
 
 
 def run_answer(answer: int) -> RunAnswer | None:
@@ -348,8 +377,8 @@ def message_shown(
     held = (
         Slot.objects.filter(pk=slot, project=project, annotator=annotator, task__kind__in=PAIRED)
         .values_list(
-            *("left_is", "task__prompt__messages"),
-            *("task__response_a__messages", "task__response_b__messages"),
+            *("left_is", "task__prompt__brief"),
+            *("task__response_a__brief", "task__response_b__brief"),
         )
         .first()
     )
@@ -447,7 +476,7 @@ def votes_shown(*, comparison: Comparison, with_names: bool) -> list[ShownVote]:
                 reasons=vote.reasons,
                 rationale=vote.rationale,
                 flags=vote.flags,
-                improvement=vote.improvement.messages[-1]["content"] if vote.improvement else "",
+                improvement=vote.improvement.brief[-1]["content"] if vote.improvement else "",
                 active_ms=vote.active_ms,
                 source=vote.get_source_display(),
                 revision=vote.revision,

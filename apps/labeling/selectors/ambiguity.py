@@ -117,7 +117,7 @@ def prompts_matching(*, project: Project, topic: str = "", search: str = "") -> 
     if topic:
         found = found.filter(topic=topic)
     if search:
-        found = found.filter(messages__icontains=search)
+        found = found.filter(brief__icontains=search)
     return list(found.values_list("pk", flat=True))
 
 
@@ -136,7 +136,7 @@ def prompt_details(*, prompts: Collection[int]) -> dict[int, PromptDetails]:
     """Texts, comparisons and complaints of these prompts (those of one page)."""
     details: dict[int, PromptDetails] = defaultdict(PromptDetails)
     for prompt in Prompt.objects.filter(pk__in=prompts):
-        details[prompt.pk].text = excerpt(prompt.messages)
+        details[prompt.pk].text = excerpt(prompt.brief)
         details[prompt.pk].topic = prompt.topic
     decisions = (
         Decision.objects.filter(comparison__prompt__in=prompts)

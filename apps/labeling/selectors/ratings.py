@@ -49,7 +49,7 @@ def ratings_of(*, project: Project, annotator: User, search: str = "") -> QueryS
     mine = Answer.objects.filter(project=project, annotator=annotator, is_current=True)
     found = mine.filter(kind__in=RATED).exclude(slot__kind__in=CLOSED)
     if search:
-        found = found.filter(task__prompt__messages__icontains=search)
+        found = found.filter(task__prompt__brief__icontains=search)
     return found.select_related("task__prompt").order_by("-cast_at", "-pk")
 
 
@@ -85,9 +85,7 @@ def tasks_list(
     if state:
         found = found.filter(state=state)
     if search:
-        found = found.filter(
-            Q(external_id__icontains=search) | Q(prompt__messages__icontains=search)
-        )
+        found = found.filter(Q(external_id__icontains=search) | Q(prompt__brief__icontains=search))
     return found
 
 

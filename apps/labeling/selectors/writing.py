@@ -99,7 +99,7 @@ def texts_list(
         current = WrittenVersion.objects.filter(
             text=OuterRef("pk"), number=OuterRef("n_versions"), body__icontains=search
         )
-        found = found.filter(Q(slot__task__prompt__messages__icontains=search) | Exists(current))
+        found = found.filter(Q(slot__task__prompt__brief__icontains=search) | Exists(current))
     return found.order_by("pk")
 
 

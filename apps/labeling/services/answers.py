@@ -15,7 +15,17 @@ from django.utils.translation import gettext_lazy as _
 from apps.common.errors import Conflict, DomainError, Missing, Refused
 from apps.common.numbers import count
 from apps.common.transactions import row_named
-from apps.labeling.models import PAIRED, Choice, Comparison, Response, RunAnswer, Slot, Task, Vote
+from apps.labeling.models import (
+    PAIRED,
+    Choice,
+    Comparison,
+    Response,
+    RunAnswer,
+    Slot,
+    Task,
+    ToolResult,
+    Vote,
+)
 from apps.labeling.models import Answer as StoredAnswer
 from apps.labeling.services import kinds
 from apps.labeling.services import statements as sql
@@ -30,6 +40,7 @@ from apps.labeling.texts import (
     messages_from,
 )
 from measures import voting
+from measures.messages import briefly
 from measures.runs import steps_of
 
 # What an annotator says about a pair, checked before anything is stored.
@@ -477,7 +488,7 @@ def runs_store(cursor: CursorWrapper, answer: int, leased: LeasedSlot, runs: Run
     """What was said about the runs, beside the answer. Steps that neither run has are refused."""
     prompt, a, b = (
         Comparison.objects.filter(pk=leased.task)
-        .values_list("prompt__messages", "response_a__messages", "response_b__messages")
+        .values_list("prompt__brief", "response_a__brief", "response_b__brief")
         .get()
     )
     begun = len(steps_of(prompt))
@@ -541,28 +552,35 @@ def improvement_store(*, text: str, chosen: int | None, annotator: int) -> int |
             gettext("Say which answer is better to improve it, or leave the improvement out."),
             field="improvement",
         )
-    better = Response.objects.only("prompt_id", "messages", "text_hash").get(pk=chosen)
-    if better.messages[-1]["role"] != "assistant" or "tool_calls" in better.messages[-1]:
+    better = Response.objects.only("prompt_id", "brief", "text_hash").get(pk=chosen)
+    last = better.brief[-1]
+    if last["role"] != "assistant" or "tool_calls" in last:
         raise DomainError(
             gettext("A run that ends with a call of a tool has no text to improve."),
             field="improvement",
         )
     try:
-        turn = messages_from(text, role=better.messages[-1]["role"])
+        turn = messages_from(text, role=last["role"])
     except BadMessages as error:
         raise DomainError(
             gettext("The improved answer %(why)s.") % {"why": error}, field="improvement"
         ) from None
-    messages = [*better.messages[:-1], {**better.messages[-1], "content": turn[0]["content"]}]
+    messages = [*better.messages[:-1], {**last, "content": turn[0]["content"]}]
     text_hash = fingerprint(messages)
     if text_hash == better.text_hash:
         return None
     with transaction.atomic():
-        found, _ = Response.objects.get_or_create(
+        brief, whole = briefly(messages)
+        found, is_new = Response.objects.get_or_create(
             prompt_id=better.prompt_id,
             text_hash=text_hash,
             origin=Response.Origin.EDIT,
             origin_ref=f"person {annotator}",
-            defaults={"messages": messages, "metadata": {"improves": chosen}},
+            defaults={"brief": brief, "metadata": {"improves": chosen}},
         )
+        if is_new and whole:
+            ToolResult.objects.bulk_create(
+                ToolResult(response=found, place=n, sha256=brief[n]["cut"]["hash"], content=text)
+                for n, text in whole.items()
+            )
     return found.pk

@@ -18,6 +18,7 @@ from django.db import transaction
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from apps.accounts.models import Project, User
+from apps.accounts.services import audit_record
 from apps.common.errors import DomainError
 from apps.labeling.formats.images import DATA_URL
 from apps.labeling.models import StoredImage
@@ -135,6 +136,21 @@ def image_store(
         },
     )
     return found
+
+
+def image_delete(*, image: StoredImage, by: User) -> None:
+    """What names it keeps its alternative text; the same file stored again is shown there again."""
+    path = path_of(image.project_id, image.sha256)
+    with transaction.atomic():
+        audit_record(
+            action="image.deleted",
+            actor=by,
+            project=image.project,
+            subject=image.sha256,
+            details={"name": image.name or image.sha256[:12], "bytes": image.size},
+        )
+        image.delete()
+        transaction.on_commit(lambda: store().delete_file(path))
 
 
 def images_delete(project: Project) -> None:

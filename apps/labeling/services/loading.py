@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,15 @@ from django.db.backends.utils import CursorWrapper
 
 from apps.accounts.models import Project
 from apps.common.models import longest
-from apps.labeling.models import Choice, Comparison, LabelingSettings, Prompt, Response, Task
+from apps.labeling.models import (
+    Choice,
+    Comparison,
+    LabelingSettings,
+    Prompt,
+    Response,
+    Task,
+    ToolResult,
+)
 from apps.labeling.services.results import RowProblem
 from apps.labeling.texts import (
     BadMessages,
@@ -23,7 +31,7 @@ from apps.labeling.texts import (
     messages_json,
     tools_from,
 )
-from measures.messages import Messages, images_in
+from measures.messages import Messages, briefly, images_in
 from measures.runs import calls_tools
 
 # Thousands of rows at once: ids in one go, rows by COPY.
@@ -56,6 +64,30 @@ def rows_copy(
     with cursor.copy(f"copy {model._meta.db_table} ({', '.join(names)}) from stdin") as copy:
         for row in rows:
             copy.write_row((*row, *now))
+
+
+def spoken_copy(
+    cursor: CursorWrapper,
+    model: type[Prompt] | type[Response],
+    columns: str,
+    rows: Iterable[tuple[Messages, tuple[Any, ...]]],
+) -> None:
+    """COPY prompts or responses: their messages, and the other columns, of which the first is
+    their id. Long results of tools go into their own table."""
+    results: list[tuple[int, int, str, str]] = []
+
+    def stored() -> Iterator[tuple[Any, ...]]:
+        for messages, row in rows:
+            brief, whole = briefly(messages)
+            results.extend(
+                (row[0], place, brief[place]["cut"]["hash"], text) for place, text in whole.items()
+            )
+            yield (messages_json(brief), *row)
+
+    rows_copy(cursor, model, f"messages {columns}", stored())
+    if results:
+        owner = "prompt_id" if model is Prompt else "response_id"
+        rows_copy(cursor, ToolResult, f"{owner} place sha256 content", results, stamped=False)
 
 
 def slots_make(cursor: CursorWrapper, tasks: list[int]) -> int:
@@ -466,24 +498,25 @@ class Load:
         new = {r.prompt_hash: r for r in rows if r.prompt_hash not in self.prompts}
         self.n_prompts = len(new)
         ids = ids_next(self.cursor, Prompt, len(new))
-        rows_copy(
+        spoken_copy(
             self.cursor,
             Prompt,
-            "id project_id messages text_hash group_key topic language source licence metadata"
-            " tools",
+            "id project_id text_hash group_key topic language source licence metadata tools",
             (
                 (
-                    key,
-                    self.project.pk,
-                    messages_json(row.prompt),
-                    row.prompt_hash,
-                    row.group,
-                    row.topic,
-                    row.language,
-                    row.source,
-                    row.licence,
-                    _object_json(row.metadata),
-                    json.dumps(row.tools) if row.tools else None,
+                    row.prompt,
+                    (
+                        key,
+                        self.project.pk,
+                        row.prompt_hash,
+                        row.group,
+                        row.topic,
+                        row.language,
+                        row.source,
+                        row.licence,
+                        _object_json(row.metadata),
+                        json.dumps(row.tools) if row.tools else None,
+                    ),
                 )
                 for key, row in zip(ids, new.values(), strict=True)
             ),
@@ -513,19 +546,14 @@ class Load:
                     new.setdefault(key, answer)
         self.n_responses = len(new)
         ids = ids_next(self.cursor, Response, len(new))
-        rows_copy(
+        spoken_copy(
             self.cursor,
             Response,
-            "id prompt_id messages text_hash origin origin_ref metadata",
+            "id prompt_id text_hash origin origin_ref metadata",
             (
                 (
-                    key,
-                    prompt,
-                    messages_json(answer.messages),
-                    text_hash,
-                    origin,
-                    reference,
-                    _object_json(answer.metadata),
+                    answer.messages,
+                    (key, prompt, text_hash, origin, reference, _object_json(answer.metadata)),
                 )
                 for key, ((prompt, text_hash, origin, reference), answer) in zip(
                     ids, new.items(), strict=True

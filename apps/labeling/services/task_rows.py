@@ -44,7 +44,13 @@ from apps.labeling.selectors import settings_get
 from apps.labeling.services.images import BadImage, RowImages
 from apps.labeling.services.import_checks import Scans
 from apps.labeling.services.kinds import KINDS, OLD_NAMES
-from apps.labeling.services.loading import ids_next, image_group, rows_copy, slots_make
+from apps.labeling.services.loading import (
+    ids_next,
+    image_group,
+    rows_copy,
+    slots_make,
+    spoken_copy,
+)
 from apps.labeling.services.notices import work_tell
 from apps.labeling.services.projects import labeling_set_up
 from apps.labeling.services.results import ImportReport, RowProblem, RowsRefused
@@ -437,23 +443,25 @@ def _prompts_store(
         stored.update(found.values_list("text_hash", "pk"))
     new = {text_hash: row for text_hash, row in wanted.items() if text_hash not in stored}
     ids = ids_next(cursor, Prompt, len(new))
-    rows_copy(
+    spoken_copy(
         cursor,
         Prompt,
-        "id project_id messages text_hash group_key topic language source licence metadata tools",
+        "id project_id text_hash group_key topic language source licence metadata tools",
         (
             (
-                key,
-                project.pk,
-                json.dumps(row.given.prompt),
-                text_hash,
-                row.group,
-                row.given.topic,
-                row.given.language,
-                row.given.source,
-                row.given.licence,
-                "{}",
-                json.dumps(row.given.tools) if row.given.tools else None,
+                row.given.prompt,
+                (
+                    key,
+                    project.pk,
+                    text_hash,
+                    row.group,
+                    row.given.topic,
+                    row.given.language,
+                    row.given.source,
+                    row.given.licence,
+                    "{}",
+                    json.dumps(row.given.tools) if row.given.tools else None,
+                ),
             )
             for key, (text_hash, row) in zip(ids, new.items(), strict=True)
         ),
@@ -477,12 +485,12 @@ def _responses_store(
             stored[tuple(key)] = pk
     new = {key: answer for key, answer in wanted.items() if key not in stored}
     ids = ids_next(cursor, Response, len(new))
-    rows_copy(
+    spoken_copy(
         cursor,
         Response,
-        "id prompt_id text_hash origin origin_ref messages metadata",
+        "id prompt_id text_hash origin origin_ref metadata",
         (
-            (pk, *key, json.dumps(answer.messages), "{}")
+            (answer.messages, (pk, *key, "{}"))
             for pk, (key, answer) in zip(ids, new.items(), strict=True)
         ),
     )

@@ -211,17 +211,25 @@ _UNDO = {
     "answers": f"delete from labeling_taskitem where task_id in {_OF_IMPORT}",
     "comparisons": f"delete from labeling_task where id in {_OF_IMPORT}",
     "responses": """
-delete from labeling_response r
-where r.id in (select unnest(%(responses)s::bigint[]))
-  and not exists (select from labeling_comparison c where c.prompt_id = r.prompt_id
-                  and r.id in (c.response_a_id, c.response_b_id))
-  and not exists (select from labeling_taskitem i where i.response_id = r.id)
-  and not exists (select from labeling_vote v join labeling_comparison c on c.id = v.comparison_id
-                  where c.prompt_id = r.prompt_id and v.improvement_id = r.id)""",
+with gone as (
+  delete from labeling_response r
+  where r.id in (select unnest(%(responses)s::bigint[]))
+    and not exists (select from labeling_comparison c where c.prompt_id = r.prompt_id
+                    and r.id in (c.response_a_id, c.response_b_id))
+    and not exists (select from labeling_taskitem i where i.response_id = r.id)
+    and not exists (select from labeling_vote v join labeling_comparison c on c.id = v.comparison_id
+                    where c.prompt_id = r.prompt_id and v.improvement_id = r.id)
+  returning id
+), results as (delete from labeling_toolresult t using gone where t.response_id = gone.id)
+select from gone""",
     "prompts": """
-delete from labeling_prompt p
-where p.id in (select unnest(%(prompts)s::bigint[]))
-  and not exists (select from labeling_task t where t.prompt_id = p.id)
-  and not exists (select from labeling_writtentext w where w.made_prompt_id = p.id)
-  and not exists (select from labeling_response r where r.prompt_id = p.id)""",
+with gone as (
+  delete from labeling_prompt p
+  where p.id in (select unnest(%(prompts)s::bigint[]))
+    and not exists (select from labeling_task t where t.prompt_id = p.id)
+    and not exists (select from labeling_writtentext w where w.made_prompt_id = p.id)
+    and not exists (select from labeling_response r where r.prompt_id = p.id)
+  returning id
+), results as (delete from labeling_toolresult t using gone where t.prompt_id = gone.id)
+select from gone""",
 }

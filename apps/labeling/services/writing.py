@@ -192,7 +192,7 @@ def _prompts_stored(
             row.prompt_hash,
             Prompt(
                 project=project,
-                messages=row.prompt,
+                brief=row.prompt,
                 text_hash=row.prompt_hash,
                 group_key=row.group,
                 topic=row.topic or texts["topic"],
@@ -716,7 +716,7 @@ def _prompt_make(text: WrittenText, batch: WritingBatch, body: str) -> None:
         with transaction.atomic():
             text.made_prompt = Prompt.objects.create(
                 project_id=batch.project_id,
-                messages=messages,
+                brief=messages,
                 text_hash=fingerprint(messages),
                 group_key=loose_key(messages),
                 topic=batch.topic,

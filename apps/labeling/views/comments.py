@@ -82,7 +82,7 @@ def _page(
         "page_title": f"Comments on {comparison.external_id or comparison.pk}",
         "nav": "comparisons",
         "comparison": comparison,
-        "prompt": turns_shown(comparison.prompt.messages),
+        "prompt": turns_shown(comparison.prompt.brief),
         "thread": reads.thread_of(comparison=comparison, reader=request.user, role=request.role),
         "comment_form": form,
     }
@@ -108,7 +108,7 @@ def questions(request: Request) -> HttpResponse:
         "judges": judges,
         "page": page,
         "rows": [
-            (row, excerpt(row.comment.comparison.prompt.messages))
+            (row, excerpt(row.comment.comparison.prompt.brief))
             for row in reads.shown(page.object_list, request.user, request.role)
         ],
     }

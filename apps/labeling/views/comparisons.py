@@ -271,10 +271,10 @@ def _row(comparison: Comparison) -> dict[str, Any]:
     decision = getattr(comparison, "decision", None)
     return {
         "comparison": comparison,
-        "prompt": excerpt(comparison.prompt.messages),
+        "prompt": excerpt(comparison.prompt.brief),
         "answers": [
-            ("a", excerpt(comparison.response_a.messages, 70)),
-            ("b", excerpt(comparison.response_b.messages, 70)),
+            ("a", excerpt(comparison.response_a.brief, 70)),
+            ("b", excerpt(comparison.response_b.brief, 70)),
         ],
         "tone": TONES.get(comparison.state, ""),
         "decision": decision,
@@ -309,17 +309,17 @@ def comparison(request: Request, comparison_id: int) -> HttpResponse:
         "decision": decision,
         "tally": _tally(decision),
         "group": _group(found),
-        "prompt": turns_shown(found.prompt.messages),
+        "prompt": turns_shown(found.prompt.brief),
         "panes": [
             {
                 "letter": "A",
                 "response": found.response_a,
-                "turns": turns_shown(found.response_a.messages),
+                "turns": turns_shown(found.response_a.brief),
             },
             {
                 "letter": "B",
                 "response": found.response_b,
-                "turns": turns_shown(found.response_b.messages),
+                "turns": turns_shown(found.response_b.brief),
             },
         ],
         "votes": votes,

@@ -8,7 +8,7 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
-from apps.accounts.permissions import STAFF, project_page
+from apps.accounts.permissions import ADMIN, STAFF, project_page
 from apps.common.errors import DomainError
 from apps.common.http import Request
 from apps.labeling import selectors
@@ -47,8 +47,26 @@ def images(request: Request) -> HttpResponse:
         "page_title": "Images",
         "nav": "imports",
         "page": page.get_page(request.GET.get("page")),
+        "may_delete": request.role == ADMIN,
     }
     return render(request, "labeling/images.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@project_page(frozenset({ADMIN}))
+def image_delete(request: Request, sha256: str) -> HttpResponse:
+    """Say where it is shown, and delete it."""
+    found = selectors.image_in(project=request.project.pk, sha256=sha256)
+    if found is None:
+        raise Http404("There is no such image.")
+    if request.method == "POST":
+        services.image_delete(image=found, by=request.user)
+        messages.success(request, "The image is deleted.")
+        return redirect("labeling:images", request.project.slug)
+    uses = selectors.image_uses(image=found)
+    words = [f"{n:,} {name if n == 1 else name + 's'}" for name, n in uses.items() if n]
+    context = {"page_title": "Delete an image", "nav": "imports", "image": found, "uses": words}
+    return render(request, "labeling/image_delete.html", context)
 
 
 def _add(request: Request) -> None:

@@ -194,6 +194,18 @@ def part(request: Request, slot: int, side: str, number: int) -> HttpResponse:
 
 
 @require_safe
+def result(request: Request, sha256: str) -> HttpResponse:
+    """What a tool gave back, whole, where a page has the beginning; to members of a project with
+    it alone."""
+    text = selectors.result_for(user=request.user, sha256=sha256)
+    if text is None:
+        raise Http404("There is no such result.")
+    response = HttpResponse(runs.letters_html(text))
+    response["Cache-Control"] = "private, max-age=86400, immutable"
+    return response
+
+
+@require_safe
 @never_cache
 @login_not_required
 def who(request: Request, slug: str) -> JsonResponse:

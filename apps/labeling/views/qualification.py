@@ -126,14 +126,14 @@ def _shown(row: QualificationAnswer) -> dict[str, Any]:
     """The panes of a pair, or a card for each response in the order of this attempt."""
     comparison = row.comparison
     if comparison.kind != Task.Kind.PAIR:
-        messages = {item.position: item.response.messages for item in responses_of(comparison)}
+        messages = {item.position: item.response.brief for item in responses_of(comparison)}
         answers = [messages[place] for place in row.shown]
         values = [row.values[place - 1] for place in row.shown] if row.values else ()
         scale = Scale.of(comparison)
-        return cards_shown(comparison.prompt.messages, answers, scale, values) | {"row": row}
-    a, b = comparison.response_a.messages, comparison.response_b.messages
+        return cards_shown(comparison.prompt.brief, answers, scale, values) | {"row": row}
+    a, b = comparison.response_a.brief, comparison.response_b.brief
     left, right = (a, b) if row.left_is == "a" else (b, a)
-    return label.pair_shown(comparison.prompt.messages, left, right) | {"row": row}
+    return label.pair_shown(comparison.prompt.brief, left, right) | {"row": row}
 
 
 def _asked(request: Request, row: QualificationAnswer) -> dict[str, Any]:
@@ -161,7 +161,7 @@ def _reviewed(rows: list[QualificationAnswer]) -> list[dict[str, Any]]:
     return [
         {
             "position": row.position,
-            "prompt": excerpt(row.comparison.prompt.messages),
+            "prompt": excerpt(row.comparison.prompt.brief),
             "is_right": row.is_right,
             "yours": _said(row, row.choice, row.values),
             "right": _said(row, row.comparison.gold, row.comparison.gold_values),

@@ -148,7 +148,7 @@ def _row(rating: Answer) -> dict[str, Any]:
     shown = [rating.values[place - 1] for place in rating.shown]
     return {
         "rating": rating,
-        "prompt": excerpt(rating.task.prompt.messages),
+        "prompt": excerpt(rating.task.prompt.brief),
         "values": list(zip(rating_screen.LETTERS, shown, strict=False)),
     }
 
@@ -199,7 +199,7 @@ def task(request: Request, task_id: int) -> HttpResponse:
     scale = Scale.of(found)
     result = results_of([found])[0]
     scales = rater_scales(project=request.project)
-    shown = cards_shown(found.prompt.messages, [item.response.messages for item in items], scale)
+    shown = cards_shown(found.prompt.brief, [item.response.brief for item in items], scale)
     aside = found.state in (Task.State.DROPPED, Task.State.REVIEW)
     context = shown | {
         "page_title": f"Rating task {found.external_id or found.pk}",
@@ -260,7 +260,7 @@ def _task_row(result: TaskResult) -> dict[str, Any]:
     ranking = result.task.kind == Task.Kind.RANK
     return {
         "task": result.task,
-        "prompt": excerpt(result.task.prompt.messages),
+        "prompt": excerpt(result.task.prompt.brief),
         "tone": TONES.get(result.task.state, ""),
         "spread": result.spread,
         "mean": None if ranking else result.spread.mean,

@@ -257,7 +257,7 @@ def _gold(vote: Vote) -> GoldOut:
     return GoldOut(
         vote=vote.pk,
         at=vote.cast_at,
-        prompt=excerpt(asked.prompt.messages),
+        prompt=excerpt(asked.prompt.brief),
         yours=_SIDES.get(yours, str(yours)),
         known=_SIDES.get(known, str(known)),
         explanation=asked.gold_explanation,

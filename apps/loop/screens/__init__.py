@@ -449,7 +449,7 @@ def gold_shown(vote: Vote) -> Gold:
     asked = vote.comparison
     return Gold(
         vote=vote,
-        prompt=excerpt(asked.prompt.messages),
+        prompt=excerpt(asked.prompt.brief),
         yours=Choice.as_seen(vote.choice, vote.left_is).label,
         right=Choice.as_seen(asked.gold, vote.left_is).label,
         explanation=text_html(asked.gold_explanation) if asked.gold_explanation else "",

@@ -209,7 +209,7 @@ def _reasons(one: Conversation, setting: TrafficSetting, usual: Vocabulary) -> d
 
 def _usual(watch: Watch) -> Vocabulary:
     rows = Prompt.objects.filter(project=watch.project_id).order_by("-pk")
-    texts = rows.values_list("messages", flat=True)[:KNOWN_PROMPTS]
+    texts = rows.values_list("brief", flat=True)[:KNOWN_PROMPTS]
     return vocabulary([" ".join(str(m.get("content", "")) for m in one) for one in texts])
 
 

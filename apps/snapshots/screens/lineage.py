@@ -133,7 +133,7 @@ def _row(row: SnapshotRow, n_changed: int) -> RowLine:
     return RowLine(
         comparison=row.comparison_id,
         name=row.comparison.external_id or f"#{row.comparison_id}",
-        prompt=excerpt(row.comparison.prompt.messages),
+        prompt=excerpt(row.comparison.prompt.brief),
         split=row.split,
         reason=row.dropped_because,
         why=row.reason,

@@ -17,7 +17,15 @@ from apps.accounts.models import Project, User
 from apps.accounts.selectors import administered_with
 from apps.common.errors import Missing
 from apps.common.kept import kept_while_worth
-from apps.labeling.models import Annotator, Comparison, LabelingSettings, Prompt, Vote
+from apps.labeling.models import (
+    Annotator,
+    Comparison,
+    LabelingSettings,
+    Prompt,
+    Vote,
+    whole_prompt,
+    whole_response,
+)
 from apps.snapshots.assembling.assembly import anonymous
 from apps.snapshots.assembling.material import person_key
 from apps.snapshots.assembling.rows import Texts, source_of
@@ -261,7 +269,8 @@ def texts_of(pairs: Iterable[int]) -> dict[int, Texts]:
     found: dict[int, Texts] = {}
     for part in parts(pairs):
         rows = Comparison.objects.filter(pk__in=part).values_list(
-            *("pk", "prompt__messages", "response_a__messages", "response_b__messages"),
+            *("pk", whole_prompt("prompt")),
+            *(whole_response(f"response_{side}") for side in "ab"),
             *("external_id", "metadata", "prompt__metadata", "prompt__tools"),
             *(f"response_{side}__{name}" for side in "ab" for name in _SOURCE),
         )
@@ -387,7 +396,7 @@ def rows_of(snapshot: Snapshot, wanted: RowsWanted) -> QuerySet[SnapshotRow]:
     if wanted.search:
         number = wanted.search.lstrip("#")
         said = Q(comparison__external_id__icontains=wanted.search) | Q(
-            comparison__prompt__messages__icontains=wanted.search
+            comparison__prompt__brief__icontains=wanted.search
         )
         rows = rows.filter(said | Q(comparison=number) if _is_id(number) else said)
     if wanted.changed:

@@ -11,6 +11,7 @@ from apps.snapshots.assembling.material import CurrentVote, Judgement, Material,
 from apps.snapshots.assembling.rows import argument_text, prompt_text, text_key
 from apps.snapshots.recipe import JOIN, SnapshotRecipe
 from apps.snapshots.selectors.snapshots import barred_by, parts
+from measures.messages import length_of
 from measures.messages import said as words
 
 _BATCH = 5_000
@@ -116,16 +117,19 @@ class _Texts:
         self.answer: dict[int, str] = {}
         self.length: dict[int, int] = {}
         asked: Mapping[int, Any] = dict(
-            Prompt.objects.filter(project=project).values_list("pk", "messages")
+            Prompt.objects.filter(project=project).values_list("pk", "brief")
         )
         for pk, messages in asked.items():
             self.prompt[pk] = self._keep(prompt_text(messages), kept)
         rows = Response.objects.filter(prompt__project=project).values_list(
-            "pk", "prompt_id", "messages"
+            "pk", "prompt_id", "brief"
         )
         for pk, of, said in rows.iterator(_BATCH):
             self.answer[pk] = self._keep(argument_text(asked[of], said), kept)
-            self.length[pk] = sum(len(words(message)) for message in said)
+            self.length[pk] = sum(
+                len(words(message)) - len(message["content"]) + length_of(message)
+                for message in said
+            )
 
     def _keep(self, text: str, kept: bool) -> str:
         key = text_key(text)

@@ -16,7 +16,14 @@ from typing import Any
 from django.db.models import QuerySet
 
 from apps.accounts.models import Project
-from apps.labeling.models import Comparison, Slot, Vote, WritingBatch
+from apps.labeling.models import (
+    Comparison,
+    Slot,
+    Vote,
+    WritingBatch,
+    whole_prompt,
+    whole_response,
+)
 from apps.labeling.selectors import pool_of
 from apps.labeling.selectors.steps import JudgedRun, judged_answers, judged_runs
 from apps.labeling.selectors.writing import texts_accepted
@@ -151,7 +158,7 @@ def improved_answers(project: Project, _batches: Sequence[str] = ()) -> Iterator
         .order_by("pk")
         .values_list(
             *("pk", "comparison_id", "annotator_id"),
-            *("comparison__prompt__messages", "improvement__messages"),
+            *(whole_prompt("comparison__prompt"), whole_response("improvement")),
             *("comparison__prompt__group_key", "comparison__prompt__source"),
             "comparison__prompt__licence",
             *("comparison__external_id", "comparison__metadata", "comparison__prompt__metadata"),
@@ -173,10 +180,12 @@ def _texts(kind: str) -> Callable[[Project, Sequence[str]], Iterator[Improved]]:
         names = (
             *("pk", "author_id", "body", "number", "verdict", "edits__author_id", "text_id"),
             *("text__batch__name", "text__batch__licence"),
-            *("text__slot__task__prompt__messages", "text__slot__task__prompt__group_key"),
+            "text__slot__task__prompt__group_key",
             *("text__slot__task__prompt__licence", "text__slot__task__prompt__metadata"),
         )
-        for row in rows.values(*names).iterator(_BATCH):
+        for row in rows.values(*names, asked=whole_prompt("text__slot__task__prompt")).iterator(
+            _BATCH
+        ):
             yield _of_text(row, asks=kind == WritingBatch.Kind.PROMPTS)
 
     return read
@@ -185,9 +194,7 @@ def _texts(kind: str) -> Callable[[Project, Sequence[str]], Iterator[Improved]]:
 def _of_text(row: Mapping[str, Any], *, asks: bool) -> Improved:
     body = row["body"]
     asked = "" if asks else row["text__slot__task__prompt__licence"]
-    prompt = (
-        [{"role": "user", "content": body}] if asks else row["text__slot__task__prompt__messages"]
-    )
+    prompt = [{"role": "user", "content": body}] if asks else row["asked"]
     known = {} if asks else row["text__slot__task__prompt__metadata"] or {}
     return Improved(
         vote=row["pk"],

@@ -98,8 +98,11 @@ def _enough(lines: Sequence[SplitLine]) -> list[SplitLine]:
     return kept
 
 
+# Of long results of tools the report reads the beginnings.
 _FIELDS = (
-    "prompt__messages",
+    "prompt__brief",
+    "response_a__brief",
+    "response_b__brief",
     "prompt__topic",
     "prompt__language",
     "prompt__source",
@@ -107,10 +110,8 @@ _FIELDS = (
     "batch",
     "stratum",
     "gold",
-    "response_a__messages",
     "response_a__origin",
     "response_a__origin_ref",
-    "response_b__messages",
     "response_b__origin",
     "response_b__origin_ref",
     "response_a__metadata",
@@ -128,8 +129,8 @@ def _facts(pairs: Sequence[int]) -> dict[int, dict[str, Any]]:
 
 def _pair(line: SplitLine, facts: Mapping[str, Any]) -> ReportPair:
     won, lost = line.winner, _MIRROR[line.winner]
-    asked = facts["prompt__messages"]
-    said = {side: facts[f"response_{side}__messages"] for side in _SIDES}
+    asked = facts["prompt__brief"]
+    said = {side: facts[f"response_{side}__brief"] for side in _SIDES}
     gold = facts["gold"]
     return ReportPair(
         id=line.pair,

@@ -48,7 +48,7 @@ def comparison_lineage(request: Request, comparison: int) -> HttpResponse:
         "page_title": f"Lineage of the votes on {found.external_id or found.pk} went",
         "nav": "comparisons",
         "comparison": found,
-        "prompt": excerpt(found.prompt.messages),
+        "prompt": excerpt(found.prompt.brief),
         "votes": screen.vote_lines(list(votes.values()), rows, chosen=chosen),
         "datasets": datasets,
         "chosen": chosen,

@@ -1368,6 +1368,10 @@ class AsyncClient:
         again gives the same image."""
         return await self._transport.send(operations.image_upload(project, Path(file)))
 
+    async def image_delete(self, project: str, sha256: str) -> None:
+        """Texts that name it keep its alternative text."""
+        await self._transport.send(operations.image_delete(project, sha256))
+
     async def images(
         self, project: str, *, limit: int = 100, offset: int = 0
     ) -> tuple[types.Image, ...]:

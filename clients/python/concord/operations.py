@@ -699,6 +699,11 @@ def image_upload(project: str, file: Path) -> Operation[types.Image]:
     return Operation("POST", "/projects/{slug}/images", types.Image.read, names, file=file)
 
 
+def image_delete(project: str, sha256: str) -> Operation[None]:
+    names = {"slug": project, "sha256": sha256}
+    return Operation("DELETE", "/projects/{slug}/images/{sha256}", lambda data: None, names)
+
+
 def images(project: str, *, limit: int, offset: int) -> Operation[tuple[types.Image, ...]]:
     query = {"limit": limit, "offset": offset}
     names = {"slug": project}

@@ -91,6 +91,10 @@ class Comparisons(Group):
         """See `AsyncClient.image_upload`."""
         return self._do(self._client.image_upload(self._slug, file))
 
+    def image_delete(self, sha256: str) -> None:
+        """See `AsyncClient.image_delete`."""
+        self._do(self._client.image_delete(self._slug, sha256))
+
     def images(self, *, limit: int = 100, offset: int = 0) -> Sequence[types.Image]:
         """The images of the project, newest first."""
         return self._do(self._client.images(self._slug, limit=limit, offset=offset))

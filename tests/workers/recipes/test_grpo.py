@@ -111,6 +111,29 @@ def test_the_policy_learns_what_a_function_of_an_installed_package_pays_for(
     assert scores[6] > scores[0] + 0.3
 
 
+def test_a_reward_for_form_alone_is_named_while_answers_stay_wrong(
+    asked: Workshop, learned: Outcome
+) -> None:
+    """The fault: no answer is ever right, and one that can be read costs less than none."""
+    rows = [{"prompt": user(subject), "answer": "purple"} for subject in SUBJECTS]
+    asked.put_snapshot("never", train=rows)
+    judged = {"type": "verifier", "check": "exact", "take": "match", "missing": -1.0}
+    config = PLANTED | {
+        "reward": judged | {"pattern": r"\b(red)\b"},
+        "steps": 30,
+        "learning_rate": 1e-3,
+        "batch_size": 48,
+        "eval_every": 30,
+        "save_every": 30,
+        "sample_every": 30,
+    }
+    spec = asked.spec("grpo_form", "grpo", config, sft="base", prompts="never")
+    run = asked.run_here(spec)
+    assert set(run.curve("verifier/correct_share").values()) == {0.0}
+    assert "form_without_answer" in {alert["rule"] for alert in run.all("Alert")}
+    assert "form_without_answer" not in {alert["rule"] for alert in learned.all("Alert")}
+
+
 @pytest.mark.parametrize(
     "algorithm",
     [

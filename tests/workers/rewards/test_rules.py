@@ -13,7 +13,8 @@ from workers.contract.events import RecipeError
 from workers.data.snapshot import Prompt, read_prompts
 from workers.rewards import rules as expressions
 from workers.rewards.rules import Rule, RulesReward, boxed, numbers
-from workers.rewards.source import Scores
+from workers.rewards.source import Part as SumPart
+from workers.rewards.source import Scores, WeightedSum, verifier_metrics
 from workers.rewards.verifier import Verifier
 
 
@@ -81,7 +82,8 @@ def test_rules_earn_and_cost_what_they_say_and_each_stands_in_the_parts() -> Non
     )
     assert score(r"\boxed{1}", *rules).values == [2.0]
     found = score("one two three four", *rules)
-    assert (found.values, found.parts) == ([-1.5], {"boxed": [-0.5], "brief": [-1.0]})
+    parts = {"boxed": [-0.5], "brief": [-1.0], "formed": [0.0]}
+    assert (found.values, found.parts) == ([-1.5], parts)
     assert (found.blocked, found.withheld, found.reviews) == ([False], [False], [None])
 
 
@@ -264,3 +266,15 @@ def test_a_snapshot_row_may_carry_its_answer_as_text_number_or_list(tmp_path: Pa
     path.write_text("".join(json.dumps(rows[0] | {"answer": a}) + "\n" for a in ("4", "5")))
     with pytest.raises(RecipeError, match="line 2:"):
         read_prompts(tmp_path)
+
+
+def test_shares_of_right_and_formed_answers_are_known_of_the_whole_reward() -> None:
+    right = verifier("4", check="number", take="boxed")
+    style = RulesReward([read(RuleSettings, {"name": "one_box", "format": "boxed"})[0]])
+    whole = WeightedSum([SumPart("right", 1.0, right), SumPart("style", 0.2, style)])
+    texts = [r"\boxed{4}", r"\boxed{5}", r"\boxed{3} or \boxed{4}", "four"]
+    found = verifier_metrics(whole.score([user("why?")] * 4, texts))
+    assert found == {"verifier/correct_share": 0.5, "verifier/form_share": 0.5}
+    alone = verifier_metrics(right.score([user("why?")] * 4, texts))
+    assert alone == {"verifier/correct_share": 0.5, "verifier/form_share": 0.75}
+    assert verifier_metrics(Scores([0.0], {"brief": [0.0]})) == {}

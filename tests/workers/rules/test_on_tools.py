@@ -5,6 +5,7 @@ import pytest
 
 from tests.workers.rules.streams import (
     MetricValues,
+    Stream,
     healthy_tools,
     planted,
     series_of,
@@ -12,7 +13,7 @@ from tests.workers.rules.streams import (
 )
 from workers.diagnosis.replay import diagnose
 from workers.rules.engine import Engine
-from workers.rules.on_tools import TOOLS_DATA, TOOLS_REWARD
+from workers.rules.on_tools import TOOLS_DATA, TOOLS_REWARD, VERIFIER_REWARD
 
 SINCE = 30
 FLAT = {"tools/success_share": 0.12, "objective/scores": 0.12}
@@ -65,6 +66,37 @@ def test_the_diagnosis_of_the_record_says_it_too(name: str) -> None:
 
 def test_every_rule_of_tools_has_a_planted_fault() -> None:
     assert {rule.name for rule in (*TOOLS_DATA, *TOOLS_REWARD)} == set(FAULTS)
+
+
+def verified(seed: int) -> Stream:
+    """The same course without tools, in which a verifier says what is right."""
+    names = {
+        "tools/success_share": "verifier/correct_share",
+        "tools/form_share": "verifier/form_share",
+        "objective/scores": "objective/scores",
+        "objective/scores_std": "objective/scores_std",
+    }
+    for step, figures in healthy_tools(seed):
+        yield step, {names[name]: value for name, value in figures.items() if name in names}
+
+
+def test_form_without_right_answers_is_named_where_a_verifier_says_what_is_right() -> None:
+    def fault(step: int, before: MetricValues) -> MetricValues:
+        share = min(1.0, max(0, step - SINCE) / 10)
+        return {"verifier/correct_share": 0.12, "verifier/form_share": 0.3 + 0.68 * share}
+
+    for kind in ("ppo", "grpo"):
+        found = watch(Engine(kind), planted(verified(1), fault, since=1))
+        assert {one.rule.name for one in found} == {"form_without_answer"}
+        assert SINCE <= found[0].step <= SINCE + 20
+    record = diagnose(series_of(planted(verified(1), fault, since=1)), kind="grpo")
+    assert "form_without_answer" in {finding.rule for finding in record.findings}
+    assert [rule.name for rule in VERIFIER_REWARD] == ["form_without_answer"]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_form_that_is_learned_before_the_task_is_left_in_peace(seed: int) -> None:
+    assert watch(Engine("grpo"), verified(seed)) == []
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -24,7 +24,7 @@ from workers.rules.diagnosis import Baseline
 from workers.rules.engine import Engine
 from workers.rules.on_rows import ROWS_DATA, ROWS_POLICY, ROWS_REWARD
 from workers.rules.on_steps import STEPS_DATA, STEPS_REWARD
-from workers.rules.on_tools import TOOLS_DATA, TOOLS_REWARD
+from workers.rules.on_tools import TOOLS_DATA, TOOLS_REWARD, VERIFIER_REWARD
 from workers.rules.people import PEOPLE
 from workers.rules.table import RULES
 
@@ -188,7 +188,9 @@ def test_every_rule_has_a_planted_fault() -> None:
     explained = set(EXPLAINED) | set(UNUSUAL) | set(AT_START)
     on_rows = {rule.name for rule in (*ROWS_DATA, *ROWS_REWARD, *ROWS_POLICY)}  # test_on_rows.py
     on_rows |= {"reward_unusual"}
-    on_tools = {rule.name for rule in (*TOOLS_DATA, *TOOLS_REWARD)}  # test_on_tools.py
+    on_tools = {
+        rule.name for rule in (*TOOLS_DATA, *TOOLS_REWARD, *VERIFIER_REWARD)
+    }  # test_on_tools.py
     on_tools |= {rule.name for rule in (*STEPS_DATA, *STEPS_REWARD)}  # test_process_reward.py
     of_projects = {rule.name for rule in PEOPLE}  # tests/monitoring/test_people.py
     planted_here = set(PPO_FAULTS) | trainers | explained
