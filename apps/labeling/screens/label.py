@@ -117,8 +117,11 @@ def runs_shown(
     shown."""
     slot = got.vote.slot_id if isinstance(got, selectors.AnsweredPair) else got.slot
 
+    # Once for the page: there may be a thousand messages.
+    before = reverse("labeling:part", args=[project.slug, slot, "prompt", 0])[: -len("prompt/0/")]
+
     def address(side: str, number: int) -> str:
-        return reverse("labeling:part", args=[project.slug, slot, side, number])
+        return f"{before}{side}/{number}/"
 
     left, right = runs.pair_shown(
         got.prompt,

@@ -22,7 +22,7 @@ from measures.runs import Aligned, Step, aligned, steps_of
 
 SHORT = 600  # characters of a result that stands open
 FEW_LINES = 12
-SENT = 1_000  # characters of a folded text that come with the page; the rest when it is opened
+SENT = 200  # characters of a folded text that come with the page; the rest when it is opened
 LONGEST_PROSE = 20_000  # characters of what an agent says that are rendered as Markdown
 FEWEST_FOLDED = 2  # equal steps in a row that are folded together
 
