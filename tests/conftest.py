@@ -19,6 +19,7 @@ from apps.common.admission import Admission
 from apps.common.embedded.postgres import APPLICATION, ROLES_SQL, SUPERUSER
 from tests.database import as_superuser, tables_empty
 from tests.migrated import TEMPLATE, template_make
+from tests.slow import listed
 
 pytest_plugins = ["tests.people"]
 
@@ -44,6 +45,7 @@ SPREAD = (
     "tests/workers/test_supervisor.py",
     "tests/workers/test_train.py",
 )
+SLOW = listed()  # … and tests that take over a second for other reasons, simulations above all
 # Load, killed actors and the way over S3: a minute or more each, run by `make test-system`.
 LONG = (
     "tests/browser/test_every_dataset.py",
@@ -151,7 +153,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
     for item in items:
         if item.get_closest_marker("browser") or item.get_closest_marker("stack"):
             item.add_marker(pytest.mark.flaky(reruns=1))
-        if any(place in item.path.as_posix() for place in SPREAD):
+        is_slow = item.nodeid.partition("[")[0] in SLOW
+        if is_slow or any(place in item.path.as_posix() for place in SPREAD):
             item.add_marker(pytest.mark.spread)
         if item.path.as_posix().endswith(LONG):
             item.add_marker(pytest.mark.long)
