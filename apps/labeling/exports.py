@@ -16,7 +16,7 @@ from apps.accounts.identity import names_under
 from apps.accounts.models import Project
 from apps.common.errors import DomainError
 from apps.common.row_files import MEDIA, ROW_FORMATS, Export, Row, json_lines, rows_content
-from apps.labeling.formats.conversations import atif_of
+from apps.labeling.formats.written_logs import WRITERS, Written
 from apps.labeling.models import Comparison, DecideBy, Decision, RunAnswer, Task, Vote
 from apps.labeling.personal_data import scrubbed
 from apps.labeling.selectors import settings_get
@@ -144,14 +144,19 @@ def runs_said(stored: RunAnswer) -> dict[str, Any]:
     return {name: getattr(stored, name) for name in names}
 
 
-def trajectories_export(*, project: Project, wanted: Wanted) -> Export:
-    """The runs of agents among these comparisons as trajectories of ATIF 1.7, a line each; what is
-    Concord's own (comparison, side, decision) stands under `extra`."""
+def trajectories_export(*, project: Project, wanted: Wanted, form: str = "atif") -> Export:
+    """The runs of agents among these comparisons, a line each; form: of `written_logs.WRITERS`.
+    What is Concord's own (comparison, side, decision) stands beside it. `DomainError` for another
+    form."""
+    if form not in WRITERS:
+        raise DomainError(f"The format is one of {', '.join(WRITERS)}.", field="format")
+    write = WRITERS[form][1]
     runs = Task.objects.filter(project=project, of_agents=True, kind=Task.Kind.PAIR).values("pk")
     found = comparisons_matching(project=project, wanted=wanted).filter(pk__in=runs)
     found = found.select_related("prompt", "decision", "response_a", "response_b")
-    rows = (run for one in _in_pieces(found) for run in _trajectories(one))
-    return Export(f"{project.slug}-trajectories.jsonl", MEDIA["jsonl"], json_lines(rows))
+    rows = (write(run) for one in _in_pieces(found) for run in _trajectories(one))
+    name = "trajectories" if form == "atif" else f"trajectories-{form}"
+    return Export(f"{project.slug}-{name}.jsonl", MEDIA["jsonl"], json_lines(rows))
 
 
 def steps_export(*, project: Project, wanted: Wanted) -> Export:
@@ -177,7 +182,7 @@ def _judged_steps(run: JudgedRun) -> Row:
     }
 
 
-def _trajectories(comparison: Comparison) -> Iterator[Row]:
+def _trajectories(comparison: Comparison) -> Iterator[Written]:
     decision = getattr(comparison, "decision", None) or Decision()
     for side, response in (("a", comparison.response_a), ("b", comparison.response_b)):
         known = response.metadata.get("trajectory") or {}
@@ -188,14 +193,14 @@ def _trajectories(comparison: Comparison) -> Iterator[Row]:
             "winner": decision.winner,
             "first_step": len(steps_of(comparison.prompt.brief)) + 1,
         }
-        yield atif_of(
+        yield Written(
             [*comparison.prompt.messages, *response.messages],
             agent=str(known.get("agent") or response.model_name or "unknown"),
             version=str(known.get("version") or "unknown"),
             model=response.model_name,
             tools=comparison.prompt.tools or (),
             session=str(known.get("session") or f"{comparison.pk}-{side}"),
-            extra={"concord": about},
+            concord=about,
         )
 
 

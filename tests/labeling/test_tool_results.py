@@ -9,6 +9,8 @@ from django.test import Client
 
 from apps.accounts.models import Membership, Project, User
 from apps.labeling import exports, services
+from apps.labeling.formats.conversations import log_from
+from apps.labeling.formats.written_logs import WRITERS
 from apps.labeling.models import (
     Comparison,
     LabelingSettings,
@@ -21,6 +23,7 @@ from apps.labeling.models import (
 from apps.labeling.selectors.finding import Wanted
 from apps.labeling.services.answers import improvement_store
 from apps.labeling.services.task_rows import tasks_import
+from apps.labeling.texts import messages_from
 from measures.messages import LONG_RESULT, briefly, with_results
 from tests.labeling.test_run_pairs import call, result, say
 
@@ -84,6 +87,22 @@ def test_importing_a_run_again_finds_it(project: Project, pair: Comparison) -> N
     )
     assert (again.n_created, again.n_unchanged) == (0, 1)
     assert ToolResult.objects.count() == 5
+
+
+def test_runs_are_downloaded_in_the_form_that_is_asked_for(
+    project: Project, pair: Comparison, ada: User, client: Client
+) -> None:
+    client.force_login(ada)
+    address = f"/p/{project.slug}/comparisons/trajectories/"
+    listed = client.get(f"/p/{project.slug}/comparisons/").content.decode()
+    assert f"{address}?format=anthropic" in listed
+    for form in WRITERS:
+        sent = client.get(address, {"format": form})
+        lines = b"".join(sent.streaming_content).splitlines()
+        found = [messages_from(log_from(json.loads(line)).messages, role="user") for line in lines]
+        said = [[(m["role"], m["content"]) for m in run] for run in found]
+        assert said == [[(m["role"], m["content"]) for m in (*ASKED, *run)] for run in (A, B)]
+    assert client.get(address, {"format": "yaml"}).status_code == 400
 
 
 def test_exports_have_every_result_whole(project: Project, pair: Comparison) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,9 @@ import pytest
 
 from apps.accounts.models import Project
 from apps.labeling import services
-from apps.labeling.formats.conversations import atif_of, content_from, log_from
+from apps.labeling.formats.conversations import content_from, log_from
 from apps.labeling.formats.records import BadValue
+from apps.labeling.formats.written_logs import WRITERS, Written
 from apps.labeling.models import Comparison, Prompt
 from apps.labeling.services import RowsRefused
 from apps.labeling.texts import BadMessages, fingerprint, messages_from
@@ -172,16 +174,54 @@ def test_what_a_log_tells_of_its_author_stands_beside_the_messages() -> None:
     assert log_from(otel()).about == {"prompt_tokens": 40}
 
 
-def test_atif_is_written_as_it_is_read() -> None:
-    made = atif_of(OURS, agent="policy-3", tools=OPENAI["tools"], session="s-2")
-    assert made["schema_version"] == "ATIF-v1.7"
-    assert [step["step_id"] for step in made["steps"]] == [1, 2, 3]
-    assert log_from(made).messages == OURS
-    assert log_from(made).tools == OPENAI["tools"]
+RUN = Written(OURS, "policy-3", model="model-x", tools=OPENAI["tools"], session="s-2")
+
+
+@pytest.mark.parametrize("form", WRITERS)
+def test_a_run_is_written_as_it_is_read(form: str) -> None:
+    _, write = WRITERS[form]
+    failed = [*OURS[:2], OURS[2] | {"error": True}, *OURS[3:]]
+    made = write(replace(RUN, messages=failed, concord={"comparison": 7, "side": "a"}))
+    assert "7" in json.dumps(made)
+    found = log_from(json.loads(json.dumps(made)))
+    assert found.messages == failed
+    assert found.model == "model-x"
+    assert [tool["function"]["name"] for tool in found.tools] == ["ls"]
     without = [{k: v for k, v in m.items() if k != "tool_call_id"} for m in OURS]
     without[1] = without[1] | {"tool_calls": [{"type": "function", "function": CALL}]}
-    again = log_from(atif_of(without, agent="policy-3")).messages
+    again = log_from(write(replace(RUN, messages=without))).messages
     assert fingerprint(messages_from(again, role="user")) == fingerprint(OURS)
+
+
+@pytest.mark.parametrize("form", WRITERS)
+def test_a_run_that_ends_with_a_result_or_has_two_at_once_is_written_too(form: str) -> None:
+    calls = [
+        {"type": "function", "id": f"c{n}", "function": {"name": "ls", "arguments": {"n": n}}}
+        for n in (1, 2)
+    ]
+    both: list[dict[str, Any]] = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Look."},
+        {"role": "assistant", "content": "", "tool_calls": calls},
+        {"role": "tool", "content": "one", "tool_call_id": "c1", "name": "ls"},
+        {"role": "tool", "content": "two", "tool_call_id": "c2", "name": "ls"},
+    ]
+    found = log_from(WRITERS[form][1](replace(RUN, messages=both))).messages
+    assert messages_from(found, role="user") == both
+
+
+def test_each_form_is_the_one_of_its_api() -> None:
+    atif = WRITERS["atif"][1](RUN)
+    assert atif["schema_version"] == "ATIF-v1.7"
+    assert [step["step_id"] for step in atif["steps"]] == [1, 2, 3]
+    (call,) = WRITERS["openai"][1](RUN)["messages"][1]["tool_calls"]
+    assert json.loads(call["function"]["arguments"]) == CALL["arguments"]
+    anthropic = WRITERS["anthropic"][1](RUN)
+    assert [m["role"] for m in anthropic["messages"]] == ["user", "assistant", "user", "assistant"]
+    assert anthropic["tools"][0].keys() == {"name", "description", "input_schema"}
+    (span,) = WRITERS["opentelemetry"][1](RUN)["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    known = {one["key"]: one["value"]["stringValue"] for one in span["attributes"]}
+    assert json.loads(known["gen_ai.output.messages"])[0]["finish_reason"] == "stop"
 
 
 @pytest.mark.parametrize(

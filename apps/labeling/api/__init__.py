@@ -251,15 +251,20 @@ def votes(
 @router.get(
     "/projects/{slug}/results/trajectories",
     auth=needs("read"),
-    summary="Every run of an agent that is compared, in ATIF 1.7, as JSON Lines",
+    summary="Every run of an agent that is compared, as JSON Lines",
     openapi_extra=FILE_SENT,
 )
 def trajectories(
-    request: HttpRequest, slug: str, filters: Query[ComparisonFilters]
+    request: HttpRequest,
+    slug: str,
+    filters: Query[ComparisonFilters],
+    format: Literal["atif", "openai", "anthropic", "opentelemetry"] = "atif",
 ) -> HttpResponseBase:
-    """Two lines a comparison; its number, the side and the decision stand under `extra`."""
+    """Two lines a comparison, in ATIF 1.7, as messages of OpenAI's or Anthropic's API, or as spans
+    of OpenTelemetry; its number, the side and the decision stand beside the run."""
     project, _ = project_for(request.user, slug, READERS)
-    return download_response(exports.trajectories_export(project=project, wanted=filters.wanted()))
+    sent = exports.trajectories_export(project=project, wanted=filters.wanted(), form=format)
+    return download_response(sent)
 
 
 @router.get(

@@ -2,8 +2,8 @@
 
 Read are ATIF (Agent Trajectory Interchange Format, 1.0 to 1.8), chat messages of OpenAI's API (TRL
 and most others write them too), messages of Anthropic's API, and spans of OpenTelemetry's semantic
-conventions for generative AI. Written is ATIF 1.7. What a log says about its author (agent, model,
-tokens, cost, times) goes beside the messages and is never shown to annotators.
+conventions for generative AI; `written_logs` writes them. What a log says about its author (agent,
+model, tokens, cost, times) goes beside the messages and is never shown to annotators.
 
 Sources: Harbor's RFC 0001 and its pydantic models (ATIF); the API references of OpenAI and
 Anthropic; OpenTelemetry, "Semantic conventions for generative AI", with the JSON schemas of
@@ -394,63 +394,8 @@ def _step(step: Mapping[str, Any], number: int) -> Iterator[dict[str, Any]]:
         if number_of := result.get("source_call_id"):
             made["tool_call_id"] = number_of
             made |= {"name": names[number_of]} if number_of in names else {}
-        yield made
-
-
-def atif_of(
-    messages: Sequence[Mapping[str, Any]],
-    *,
-    agent: str,
-    version: str = "unknown",
-    model: str = "",
-    tools: Sequence[Any] = (),
-    session: str = "",
-    extra: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """Our messages as a trajectory of ATIF 1.7. Ids of calls are made up where there are none."""
-    steps: list[dict[str, Any]] = []
-    waiting: list[str] = []
-    for message in messages:
-        if message["role"] == "tool":
-            result = {"content": message["content"]}
-            number = message.get("tool_call_id") or (waiting[0] if waiting else None)
-            if number in waiting:
-                waiting.remove(number)
-                result["source_call_id"] = number
-            if message.get("error"):
-                result["extra"] = {"error": True}
-            if not steps:
-                steps.append({"step_id": 1, "source": "system", "message": ""})
-            steps[-1].setdefault("observation", {"results": []})["results"].append(result)
-            continue
-        source = {"assistant": "agent"}.get(message["role"], message["role"])
-        step: dict[str, Any] = {
-            "step_id": len(steps) + 1,
-            "source": source,
-            "message": message["content"],
-        }
-        waiting = []
-        if thought := message.get("reasoning_content"):
-            step["reasoning_content"] = thought
-        for place, call in enumerate(message.get("tool_calls", ()), start=1):
-            number = call.get("id") or f"call_{len(steps) + 1}_{place}"
-            waiting.append(number)
-            given = call["function"]["arguments"]
-            step.setdefault("tool_calls", []).append(
-                {
-                    "tool_call_id": number,
-                    "function_name": call["function"]["name"],
-                    "arguments": given if isinstance(given, dict) else {"text": given},
-                }
-            )
-        steps.append(step)
-    about: dict[str, Any] = {"name": agent, "version": version}
-    about |= {"model_name": model} if model else {}
-    if tools:
-        about["tool_definitions"] = list(tools)
-    made: dict[str, Any] = {"schema_version": "ATIF-v1.7", "agent": about, "steps": steps}
-    made |= {"session_id": session} if session else {}
-    return made | ({"extra": dict(extra)} if extra else {})
+        failed = isinstance(extra := result.get("extra"), Mapping) and extra.get("error")
+        yield made | ({"error": True} if failed else {})
 
 
 # Spans of OpenTelemetry: the call of a model that was shown the most holds the conversation.
@@ -467,8 +412,9 @@ def _spans(value: Mapping[str, Any]) -> Log:
         for text in [_parts_text(_listed(whole, "gen_ai.system_instructions"))]
         if text
     ]
+    names: dict[str, str] = {}
     for entry in (*_listed(whole, _INPUT), *_listed(whole, _OUTPUT)[:1]):
-        messages += _of_parts(entry)
+        messages += _of_parts(entry, names)
     about = {"agent": str(whole.get("gen_ai.agent.name") or "")}
     for ours, theirs in (("prompt_tokens", "input"), ("completion_tokens", "output")):
         amounts = [span.get(f"gen_ai.usage.{theirs}_tokens") for span in calls]
@@ -526,7 +472,7 @@ def _parts_text(parts: Iterable[Any]) -> str:
     return "\n".join(text for text in texts if isinstance(text, str) and text)
 
 
-def _of_parts(entry: Any) -> Iterator[dict[str, Any]]:
+def _of_parts(entry: Any, names: dict[str, str]) -> Iterator[dict[str, Any]]:
     """A message of parts: the results of tools are messages of their own."""
     parts = entry.get("parts") or []
     by_kind: dict[str, list[Any]] = {}
@@ -535,16 +481,16 @@ def _of_parts(entry: Any) -> Iterator[dict[str, Any]]:
     for part in by_kind.pop("tool_call_response", ()):
         answer = part.get("response", part.get("result"))
         text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
-        number = {"tool_call_id": part["id"]} if part.get("id") else {}
-        yield {"role": "tool", "content": text, **number}
-    calls = [
-        {
-            "type": "function",
-            "id": part.get("id"),
-            "function": {"name": part["name"], "arguments": part.get("arguments") or {}},
-        }
-        for part in by_kind.pop("tool_call", ())
-    ]
+        result: dict[str, Any] = {"role": "tool", "content": text}
+        if number := part.get("id"):
+            result |= {"tool_call_id": number}
+            result |= {"name": names[number]} if number in names else {}
+        yield result | ({"error": True} if part.get("error") else {})
+    calls = []
+    for part in by_kind.pop("tool_call", ()):
+        names[str(part.get("id"))] = part["name"]
+        asked = {"name": part["name"], "arguments": part.get("arguments") or {}}
+        calls.append({"type": "function", "id": part.get("id"), "function": asked})
     thought = _parts_text(by_kind.pop("reasoning", ()))
     text = _parts_text(by_kind.pop("text", ()))
     if by_kind:

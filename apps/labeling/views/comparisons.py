@@ -19,6 +19,7 @@ from apps.common.http import Request
 from apps.common.registry import comparison_page, comparison_uses, dispute_page
 from apps.common.row_files import download_response
 from apps.labeling import exports, selectors, services
+from apps.labeling.formats.written_logs import WRITERS
 from apps.labeling.forms import BulkForm, ComparisonsFilter, ViewForm
 from apps.labeling.models import Comparison
 from apps.labeling.screens.annotators import topics_of
@@ -51,6 +52,7 @@ def comparisons(request: Request) -> HttpResponse:
         "query": urlencode(form.asked()),
         "list": form.address(sort),
         "formats": FORMATS,
+        "run_formats": [(form, words) for form, (words, _) in WRITERS.items()],
         "page": page,
         "rows": [_row(comparison) for comparison in page.rows],
         "heads": _heads(request, sort),
@@ -254,9 +256,13 @@ def votes_file(request: Request) -> HttpResponseBase:
 @require_safe
 @project_page(READERS)
 def trajectories_file(request: Request) -> HttpResponseBase:
-    """The runs of agents among these comparisons, in ATIF."""
-    wanted = ComparisonsFilter(request.GET).wanted()
-    return download_response(exports.trajectories_export(project=request.project, wanted=wanted))
+    """The runs of agents among these comparisons, as other tools read them."""
+    sent = exports.trajectories_export(
+        project=request.project,
+        wanted=ComparisonsFilter(request.GET).wanted(),
+        form=request.GET.get("format", "atif"),
+    )
+    return download_response(sent)
 
 
 @require_safe

@@ -1379,10 +1379,16 @@ class AsyncClient:
         return await self._transport.send(operations.images(project, limit=limit, offset=offset))
 
     async def trajectories_export(
-        self, project: str, file: str | Path, *, on_progress: Progress | None = None
+        self,
+        project: str,
+        file: str | Path,
+        *,
+        format: str = "atif",
+        on_progress: Progress | None = None,
     ) -> Path:
-        """The runs of agents that are compared, as JSON Lines of ATIF 1.7."""
-        operation = operations.trajectories_export(project)
+        """The runs of agents that are compared, as JSON Lines. format: atif (1.7), openai,
+        anthropic, opentelemetry."""
+        operation = operations.trajectories_export(project, format=format)
         return await self._save(operation, file, on_progress)
 
     async def steps_export(

@@ -710,9 +710,9 @@ def images(project: str, *, limit: int, offset: int) -> Operation[tuple[types.Im
     return Operation("GET", "/projects/{slug}/images", _each(types.Image), names, query=query)
 
 
-def trajectories_export(project: str) -> Operation[None]:
-    names = {"slug": project}
-    return Operation("GET", "/projects/{slug}/results/trajectories", lambda data: None, names)
+def trajectories_export(project: str, *, format: str = "atif") -> Operation[None]:
+    path, names = "/projects/{slug}/results/trajectories", {"slug": project}
+    return Operation("GET", path, lambda data: None, names, query={"format": format})
 
 
 def steps_export(project: str) -> Operation[None]:

@@ -99,9 +99,9 @@ class Comparisons(Group):
         """The images of the project, newest first."""
         return self._do(self._client.images(self._slug, limit=limit, offset=offset))
 
-    def trajectories_export(self, file: str | Path) -> Path:
-        """The runs of agents that are compared, as JSON Lines of ATIF 1.7."""
-        return self._do(self._client.trajectories_export(self._slug, file))
+    def trajectories_export(self, file: str | Path, *, format: str = "atif") -> Path:
+        """See `AsyncClient.trajectories_export`."""
+        return self._do(self._client.trajectories_export(self._slug, file, format=format))
 
     def steps_export(self, file: str | Path) -> Path:
         """The runs whose first wrong step people told, as JSON Lines of steps."""
