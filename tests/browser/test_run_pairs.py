@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from apps.accounts.models import Project, Role
 from apps.labeling import services
-from apps.labeling.models import LabelingSettings, RunAnswer
+from apps.labeling.models import LabelingSettings, RunAnswer, Vote
 from tests.browser.readable import readable
 from tests.people import person_make
 
@@ -109,3 +109,64 @@ def test_an_image_is_enlarged_by_keyboard(
     expect(dialog).to_be_hidden()
     page.keyboard.press("1")
     expect(page.locator("[data-nothing]")).to_be_visible()
+
+
+SETTLED = 500  # ms: an answer right after a pair came is taken for a slip of the finger
+
+
+def answer(page: Page, phone: bool) -> None:
+    """The left one is better; on a phone the first press opens the answer that was not open yet."""
+    page.locator("#pair-title").focus()
+    page.wait_for_timeout(SETTLED)
+    page.keyboard.press("1")
+    if phone:
+        expect(page.locator("[data-panes]")).to_have_attribute("data-shown", "right")
+        page.keyboard.press("1")
+
+
+@pytest.mark.parametrize("phone", [False, True], ids=["desktop", "phone"])
+def test_ten_runs_and_ten_image_pairs_in_a_row_by_keyboard(
+    project: Project, open_page, sign_in, live_server, phone: bool
+) -> None:
+    runs = [
+        {
+            "prompt": f"Which file {n}?",
+            "response_a": run("a", f"A{n}."),
+            "response_b": run("b", "B."),
+        }
+        for n in range(10)
+    ]
+    images = [
+        {
+            "prompt": f"What is it, {n}? ![a red field]({picture()})",
+            "response_a": f"Red {n}.",
+            "response_b": f"Blue {n}.",
+        }
+        for n in range(10)
+    ]
+    services.comparisons_import(project=project, rows=runs + images)
+    page = open_page(phone=phone)
+    sign_in(page, "ana")
+    page.goto(f"{live_server.url}/p/agents/label/")
+    seen = {"run": 0, "image": 0}
+    for done in range(20):
+        expect(page.locator("#pair-title")).to_contain_text(f"Pair {done + 1}")
+        if page.locator("[data-runs]").count():
+            seen["run"] += 1
+            page.keyboard.press("j")
+            step = page.locator("[data-step]:focus")
+            expect(step).to_have_attribute("data-step", "3")
+            page.keyboard.press("v")
+            expect(step.get_by_text("line 399 of an output")).to_be_attached()
+            page.keyboard.press("e")
+            expect(page.locator("[data-first-error=left]")).to_have_value("3")
+        else:
+            seen["image"] += 1
+            expect(page.get_by_alt_text("a red field")).to_be_visible()
+        answer(page, phone)
+        expect(page.locator("#pair-title")).not_to_contain_text(f"Pair {done + 1} ")
+    expect(page.locator("[data-nothing]")).to_be_visible()
+    assert seen == {"run": 10, "image": 10}
+    votes = Vote.objects.all()
+    assert [vote.choice == vote.left_is for vote in votes] == [True] * 20
+    assert RunAnswer.objects.exclude(first_error={}).count() == 10

@@ -62,6 +62,23 @@ def test_a_text_is_written_by_keyboard_and_accepted_by_another(
     assert WrittenText.objects.get(pk=version.text_id).state == "accepted"
 
 
+@pytest.mark.parametrize("phone", [False, True], ids=["desktop", "phone"])
+def test_three_demonstrations_in_a_row_by_keyboard(
+    live_server, open_page, sign_in, project: Project, phone: bool
+) -> None:
+    page = open_page(phone=phone)
+    sign_in(page, "ana")
+    editor(page, live_server.url)
+    for number in range(3):
+        expect(page.locator("#body")).to_be_focused()
+        expect(page.locator("#body")).to_have_value("")
+        page.keyboard.type(f"Answer number {number}.")
+        page.keyboard.press("Control+Enter")
+    expect(page.get_by_text("nothing", exact=False).first).to_be_visible()
+    written = WrittenVersion.objects.order_by("pk").values_list("body", flat=True)
+    assert list(written) == [f"Answer number {number}." for number in range(3)]
+
+
 def test_the_last_words_are_kept_on_leaving_and_another_tab_overwrites_nothing(
     live_server, open_page, sign_in, project: Project
 ) -> None:
