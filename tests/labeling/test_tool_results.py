@@ -167,6 +167,32 @@ def test_rankings_of_runs_show_calls_and_results_as_text(
     assert "line 399 of" not in page
 
 
+def test_programs_that_label_are_given_them_whole(
+    project: Project, pair: Comparison, ana: User, client: Client
+) -> None:
+    client.force_login(ana)
+    given = client.post(f"/api/v1/projects/{project.slug}/next").json()["pair"]
+
+    def said(messages: list[dict[str, Any]]) -> list[str]:
+        return [message["content"] for message in messages]
+
+    assert said(given["prompt"]) == said(ASKED)
+    assert {tuple(said(given[side])) for side in ("left", "right")} == {
+        tuple(said(A)),
+        tuple(said(B)),
+    }
+    Comparison.objects.update(state="dropped")
+    services.slot_skip(slot=given["slot"], annotator=ana)
+    row = {"kind": "rank", "prompt": ASKED, "responses": [A, B]}
+    tasks_import(project=project, rows=[row])
+    task = client.post(f"/api/v1/projects/{project.slug}/next?kinds=rank").json()["task"]
+    assert said(task["prompt"]) == said(ASKED)
+    assert [said(one) for one in task["responses"]] in (
+        [said(A), said(B)],
+        [said(B), said(A)],
+    )
+
+
 def test_an_improved_run_keeps_them(pair: Comparison, ana: User) -> None:
     made = improvement_store(text="All read.", chosen=pair.response_a_id, annotator=ana.pk)
     better = Response.objects.get(pk=made)

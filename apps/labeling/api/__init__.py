@@ -60,14 +60,15 @@ def _next(got: Lease | NothingReason | None) -> dict[str, Any]:
         return {}
     if got.kind in RATED:
         return {"task": task_out(got)}
+    prompt, left, right = selectors.with_whole_results(got.project, got.prompt, got.left, got.right)
     return {
         "pair": PairOut(
             slot=got.slot,
             comparison=got.comparison,
             key=got.key,
-            prompt=got.prompt,
-            left=got.left,
-            right=got.right,
+            prompt=prompt,
+            left=left,
+            right=right,
             leased_until=got.leased_until,
             warning=got.warning,
             asks=_asks(got.questions),

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from ninja import Field, Schema
 from pydantic import ConfigDict
 
+from apps.labeling.selectors import with_whole_results
 from apps.labeling.services import Lease
 from apps.labeling.services.kinds import KINDS
 
@@ -92,13 +93,14 @@ class TaskOut(Schema):
 
 def task_out(got: Lease) -> dict[str, Any]:
     scale = asdict(got.scale) if got.scale else {}
+    prompt, *responses = with_whole_results(got.project, got.prompt, *got.responses)
     return {
         "slot": got.slot,
         "task": got.task,
         "kind": got.kind,
         "key": got.key,
-        "prompt": got.prompt,
-        "responses": got.responses,
+        "prompt": prompt,
+        "responses": responses,
         "scale": scale | {"kind": KINDS[got.kind].old_name},
         "leased_until": got.leased_until,
     }

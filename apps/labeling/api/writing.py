@@ -12,6 +12,7 @@ from apps.accounts.permissions import ADMIN, EVERYONE, READERS, STAFF, project_f
 from apps.labeling.api.schemas import MessageOut, NothingOut, SkipIn
 from apps.labeling.models import WritingBatch, WrittenText, WrittenVersion
 from apps.labeling.models.votes import AnyAnswer
+from apps.labeling.selectors import with_whole_results
 from apps.labeling.selectors import writing as reads
 from apps.labeling.services import LABELERS, NothingReason
 from apps.labeling.services import writing as services
@@ -353,6 +354,7 @@ def _text(text: WrittenText, version: WrittenVersion | None, *, named: bool) -> 
 def _to_write(lease: Lease, text: WrittenText, user: Any) -> dict[str, Any]:
     draft = reads.draft_of(text=text, author=user)
     batch = text.batch
+    (prompt,) = with_whole_results(lease.project, lease.prompt)
     last = text.versions.order_by("-number").first()
     back = last.reason if last and text.state == WrittenText.State.REJECTED else ""
     return {
@@ -360,7 +362,7 @@ def _to_write(lease: Lease, text: WrittenText, user: Any) -> dict[str, Any]:
         "batch": batch.pk,
         "kind": batch.kind,
         "instruction": batch.instruction,
-        "prompt": [] if batch.kind == WritingBatch.Kind.PROMPTS else lease.prompt,
+        "prompt": [] if batch.kind == WritingBatch.Kind.PROMPTS else prompt,
         "key": f"{lease.key}.{text.n_versions}",
         "leased_until": lease.leased_until,
         "least_characters": batch.least_characters,

@@ -35,7 +35,7 @@ from apps.labeling.models import (
     ToolResult,
     Vote,
 )
-from measures.messages import Message, Messages
+from measures.messages import Message, Messages, with_results
 
 REMAINING_CAP = 1_000  # counting further would cost more than the number is worth
 _REMAINING_SECONDS = 60
@@ -324,6 +324,23 @@ def result_for(*, user: User, sha256: str) -> str | None:
         Q(prompt__project__in=mine) | Q(response__prompt__project__in=mine)
     )
     return found.values_list("content", flat=True).first()
+
+
+def with_whole_results(project: str, *conversations: Messages) -> list[Messages]:
+    """Conversations as screens hold them, each long result of a tool whole: for programs, which
+    open nothing afterwards."""
+    hashes = {m["cut"]["hash"] for messages in conversations for m in messages if "cut" in m}
+    if not hashes:
+        return list(conversations)
+    of_project = Q(prompt__project=project) | Q(response__prompt__project=project)
+    found = ToolResult.objects.filter(of_project, sha256__in=hashes)
+    texts = dict(found.values_list("sha256", "content"))
+    return [
+        with_results(
+            messages, {n: texts[m["cut"]["hash"]] for n, m in enumerate(messages) if "cut" in m}
+        )
+        for messages in conversations
+    ]
 
 
 def image_in(*, project: str, sha256: str) -> StoredImage | None:
