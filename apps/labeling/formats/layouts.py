@@ -270,8 +270,18 @@ def in_own_words(field: str, message: str, mapping: Mapping[str, str]) -> tuple[
     return mapping.get(field, field), message
 
 
+def _json_beginning(value: Any, least: int) -> str:
+    """At least so many characters of its JSON, or all of it: a log may have millions."""
+    text = ""
+    for piece in json.JSONEncoder(ensure_ascii=False, default=str).iterencode(value):
+        text += piece
+        if len(text) >= least:
+            break
+    return text
+
+
 def _cell(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    text = value if isinstance(value, str) else _json_beginning(value, 4 * _LONGEST_CELL)
     text = " ".join(
         ("" if value is None else text).replace("\x00", "\ufffd")[: 4 * _LONGEST_CELL].split()
     )
