@@ -96,10 +96,15 @@ def file_local(job: ImportJob) -> Iterator[Path]:
         ) from error
 
 
+_READ_A_SECOND = 10_000_000  # bytes
+
+
 def file_preview(path: Path, chosen: dict[str, Any]) -> dict[str, Any]:
     """Columns, guesses and first rows, while a person waits. Raises DomainError where the file
     cannot be read."""
-    parsing = sandboxed(_PREVIEW, upload_limits(), **_arguments(path, chosen))
+    # A first row of a hundred megabytes is read whole.
+    seconds = settings.UPLOAD_PARSE_SECONDS + path.stat().st_size / _READ_A_SECOND
+    parsing = sandboxed(_PREVIEW, upload_limits(seconds), **_arguments(path, chosen))
     with contextlib.closing(parsing) as values:
         return storable(next(values))
 
