@@ -171,5 +171,10 @@ def _by_score(answers: list[Completion]) -> list[int]:
 
 
 def _digest(answers: list[Completion], i: int, j: int) -> str:
-    texts = sorted(str(answers[k].content) for k in (i, j))
-    return hashlib.sha256("\0".join(texts).encode("utf-8", "replace")).hexdigest()
+    """Of both texts in order, a zero byte between them; put together, long runs would take their
+    memory twice."""
+    first, other = sorted(str(answers[k].content) for k in (i, j))
+    digest = hashlib.sha256(first.encode("utf-8", "replace"))
+    digest.update(b"\0")
+    digest.update(other.encode("utf-8", "replace"))
+    return digest.hexdigest()
