@@ -34,8 +34,8 @@ class Spoken(Stamped):
     """What has messages, `[{"role": "user", "content": …}, …]`.
 
     `brief` is stored in the row: all of them, but of a long result of a tool the beginning, with
-    `cut` beside it (`texts.briefly`). `messages` has each result whole, which is read from
-    `ToolResult` when it is asked for; pages that list or fold read `brief`.
+    `cut` beside it (`measures.messages.briefly`). `messages` has each result whole, which is read
+    from `ToolResult` when it is asked for; pages that list or fold read `brief`.
     """
 
     brief = models.JSONField(db_column="messages")

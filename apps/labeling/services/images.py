@@ -140,7 +140,6 @@ def image_store(
 
 def image_delete(*, image: StoredImage, by: User) -> None:
     """What names it keeps its alternative text; the same file stored again is shown there again."""
-    path = path_of(image.project_id, image.sha256)
     with transaction.atomic():
         audit_record(
             action="image.deleted",
@@ -149,8 +148,15 @@ def image_delete(*, image: StoredImage, by: User) -> None:
             subject=image.sha256,
             details={"name": image.name or image.sha256[:12], "bytes": image.size},
         )
+        project, sha256 = image.project_id, image.sha256
         image.delete()
-        transaction.on_commit(lambda: store().delete_file(path))
+        transaction.on_commit(lambda: _file_drop(project, sha256))
+
+
+def _file_drop(project: str, sha256: str) -> None:
+    """Unless somebody stored the same image again meanwhile."""
+    if not StoredImage.objects.filter(project=project, sha256=sha256).exists():
+        store().delete_file(path_of(project, sha256))
 
 
 def images_delete(project: Project) -> None:
