@@ -294,13 +294,13 @@ def test_what_was_said_is_exported_with_the_votes_and_the_runs_as_atif(
     )
     client.force_login(emil)
 
-    def lines(name: str) -> list[dict[str, Any]]:
-        sent = client.get(f"/p/{project.slug}/comparisons/{name}/?format=jsonl")
+    def lines(name: str, form: str = "jsonl") -> list[dict[str, Any]]:
+        sent = client.get(f"/p/{project.slug}/comparisons/{name}/?format={form}")
         return [json.loads(line) for line in b"".join(sent.streaming_content).splitlines()]
 
     (row,) = lines("votes")
     assert json.loads(row["runs"])["first_error"] == {lease.left_is: 3}
-    runs = lines("trajectories")
+    runs = lines("trajectories", "atif")
     assert [run["extra"]["concord"]["side"] for run in runs] == ["a", "b"]
     assert {run["extra"]["concord"]["winner"] for run in runs} == {lease.left_is}
     read = log_from(runs[0])
