@@ -102,6 +102,16 @@ def plain(messages: Sequence[Mapping[str, Any]]) -> str:
     return "\n\n".join(said(message) for message in messages)
 
 
+def said_length(message: Mapping[str, Any]) -> int:
+    """Characters of `said`, also where of a long result only the beginning is there."""
+    return len(said(message)) - len(message["content"]) + length_of(message)
+
+
+def plain_length(messages: Sequence[Mapping[str, Any]]) -> int:
+    """Characters of `plain`, likewise."""
+    return sum(map(said_length, messages)) + 2 * max(0, len(messages) - 1)
+
+
 def written(messages: Sequence[Mapping[str, Any]]) -> str:
     """An answer as one text: what it says first, then each further turn after its role."""
     first, *rest = messages

@@ -33,7 +33,7 @@ from apps.common.scratch import scratch_folder
 from apps.common.slots import slot_taken
 
 log = logging.getLogger(__name__)
-LINE_BYTES = 160_000_000  # of one value: two runs of an agent with hundreds of long results
+_LONGEST_ROW = 160_000_000  # bytes: two runs of an agent with hundreds of long results
 _BLOCK = 1 << 18
 _WAIT_FOR_SLOT = 2.0  # seconds
 _TOLD = 2_000  # bytes of a crashed child's last words, for the log
@@ -42,13 +42,15 @@ _PASSED_ON = ("PATH", "LD_LIBRARY_PATH", "TZ", "COVERAGE_PROCESS_START")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """seconds: of the wall clock; 0: only that no value may take longer than `idle`."""
+    """seconds: of the wall clock; 0: only that no value may take longer than `idle`. line: bytes of
+    one value, which whoever reads it holds several times over."""
 
     seconds: float
     cpu_seconds: int
     memory: int  # bytes of address space
     decoded: int  # bytes of all values together, and of any file it writes
     idle: float = 120.0
+    line: int = 16_000_000
 
 
 def upload_limits(seconds: float | None = None) -> Limits:
@@ -69,6 +71,7 @@ def worker_limits() -> Limits:
         cpu_seconds=settings.IMPORT_PARSE_SECONDS,
         memory=settings.UPLOAD_PARSE_MB * 1_000_000,
         decoded=settings.IMPORT_DECODED_MB * 1_000_000,
+        line=_LONGEST_ROW,
     )
 
 
@@ -88,7 +91,7 @@ def sandboxed(function: str, limits: Limits, **arguments: Any) -> Generator[Any]
             "memory": limits.memory,
             "cpu_seconds": limits.cpu_seconds,
             "file_bytes": limits.decoded,
-            "line_bytes": LINE_BYTES,
+            "line_bytes": limits.line,
         }
         (folder / "request.json").write_text(json.dumps(request))
         with (folder / "stderr").open("wb") as errors:
@@ -180,7 +183,7 @@ def _lines(output: IO[bytes], limits: Limits) -> Iterator[bytes]:
                 *whole, rest = buffer.split(b"\n")
                 buffer = bytearray(rest)
                 yield from map(bytes, whole)
-            if len(buffer) > LINE_BYTES:
+            if len(buffer) > limits.line:
                 raise _too_large()
 
 

@@ -184,6 +184,7 @@ def _judged_steps(run: JudgedRun) -> Row:
 
 def _trajectories(comparison: Comparison) -> Iterator[Written]:
     decision = getattr(comparison, "decision", None) or Decision()
+    asked = comparison.prompt.messages
     for side, response in (("a", comparison.response_a), ("b", comparison.response_b)):
         known = response.metadata.get("trajectory") or {}
         about = {
@@ -191,10 +192,10 @@ def _trajectories(comparison: Comparison) -> Iterator[Written]:
             "external_id": comparison.external_id,
             "side": side,
             "winner": decision.winner,
-            "first_step": len(steps_of(comparison.prompt.brief)) + 1,
+            "first_step": len(steps_of(asked)) + 1,
         }
         yield Written(
-            [*comparison.prompt.messages, *response.messages],
+            [*asked, *response.messages],
             agent=str(known.get("agent") or response.model_name or "unknown"),
             version=str(known.get("version") or "unknown"),
             model=response.model_name,

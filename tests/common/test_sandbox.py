@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from django.conf import settings as django_settings
 
-from apps.common import sandbox
 from apps.common.errors import DomainError, Unavailable
-from apps.common.sandbox import Limits, sandboxed
+from apps.common.sandbox import Limits, sandboxed, upload_limits, worker_limits
 from apps.common.scratch import scratch_dir, scratch_folder, scratch_sweep
 from config.celery import app
 
@@ -45,16 +44,22 @@ def test_values_come_in_order_whatever_is_printed_beside_them() -> None:
         ("writes", "file_unpacks_too_large", LIMITS),
         ("repeats", "file_unpacks_too_large", LIMITS),
         ("talks", "row_too_large", Limits(60, 60, 10**9, 10**8)),
+        ("talks", "row_too_large", Limits(0, 60, 10**9, 10**8, line=17_000_000)),
     ],
 )
 def test_what_the_child_dies_of_becomes_a_refusal_of_the_file(
-    function: str, code: str, limits: Limits, monkeypatch: pytest.MonkeyPatch
+    function: str, code: str, limits: Limits
 ) -> None:
-    monkeypatch.setattr(sandbox, "LINE_BYTES", 16_000_000)
     with pytest.raises(DomainError) as caught:
         values(function, limits)
     assert (caught.value.code, caught.value.field) == (code, "file")
     assert left_over() == []
+
+
+def test_a_worker_takes_longer_rows_than_a_page() -> None:
+    (text,) = values("talks", Limits(60, 60, 10**9, 10**8, line=18_000_000))
+    assert len(text) == 17_000_000
+    assert worker_limits().line > upload_limits().line
 
 
 def test_a_refusal_keeps_its_row_and_details() -> None:

@@ -1,7 +1,7 @@
 """Long results of tools: stored apart from their run, and read whole by whoever needs the whole."""
 
 import json
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from django.db import connection
@@ -9,6 +9,7 @@ from django.test import Client
 
 from apps.accounts.models import Membership, Project, User
 from apps.labeling import exports, services
+from apps.labeling.api import trajectories
 from apps.labeling.formats.conversations import log_from
 from apps.labeling.formats.written_logs import WRITERS
 from apps.labeling.models import (
@@ -24,7 +25,7 @@ from apps.labeling.selectors.finding import Wanted
 from apps.labeling.services.answers import improvement_store
 from apps.labeling.services.task_rows import tasks_import
 from apps.labeling.texts import messages_from
-from measures.messages import LONG_RESULT, briefly, with_results
+from measures.messages import LONG_RESULT, briefly, plain, plain_length, with_results
 from tests.labeling.test_run_pairs import call, result, say
 
 pytestmark = pytest.mark.django_db
@@ -79,6 +80,7 @@ def test_short_results_and_those_with_images_stay_with_their_message() -> None:
     brief, whole = briefly(long)
     assert list(whole) == [1]
     assert with_results(brief, whole) == long
+    assert plain_length(brief) == plain_length(long) == len(plain(long))
 
 
 def test_importing_a_run_again_finds_it(project: Project, pair: Comparison) -> None:
@@ -117,6 +119,11 @@ def test_exports_have_every_result_whole(project: Project, pair: Comparison) -> 
         for one in runs
     ]
     assert observed == [[LONG, LONG, "short", LONG], [LONG, LONG, "short", OTHER]]
+
+
+def test_the_api_offers_every_form_that_is_written() -> None:
+    hints = get_type_hints(trajectories)
+    assert get_args(hints["format"]) == tuple(WRITERS)
 
 
 def test_the_label_page_folds_them_and_tells_equal_from_different(

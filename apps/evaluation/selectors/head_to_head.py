@@ -14,7 +14,7 @@ from apps.common.errors import Missing
 from apps.common.registry import PeopleRate
 from apps.evaluation.models import HeadToHead, Look
 from apps.evaluation.selectors.outputs import IS_FILE
-from apps.labeling.models import Answer, Choice, Skip, Slot, Task, whole_response
+from apps.labeling.models import Answer, Choice, Skip, Slot, Task
 from apps.training.models import Artifact, Run
 from measures.head_to_head import (
     Difference,
@@ -30,7 +30,7 @@ from measures.head_to_head import (
     least_of,
     result_of,
 )
-from measures.messages import plain
+from measures.messages import plain, plain_length
 from measures.model_ranking import ModelVotes
 from measures.several_systems import several_result
 from workers.contract.protocol import StatedProtocol, content_sha256
@@ -85,11 +85,12 @@ def model_votes_of(found: HeadToHead) -> ModelVotes:
     rows = list(_answers(found).values_list(*columns))
     pairs = {}
     tasks = tasks_of(found).values_list(
-        *("pk", "external_id", whole_response("response_a"), whole_response("response_b"))
+        *("pk", "external_id", "response_a__brief", "response_b__brief")
     )
     for key, name, one, other in tasks:
         first, second = (int(place) for place in name.rsplit("-", 2)[1:])
-        pairs[key] = first, second, math.log(max(len(plain(one)), 1) / max(len(plain(other)), 1))
+        longer = max(plain_length(one), 1) / max(plain_length(other), 1)
+        pairs[key] = first, second, math.log(longer)
     scores = _SCORES | {Choice.BOTH_BAD: np.nan}
     asked = [pairs[row[4]] for row in rows]
     return ModelVotes(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from django.db.models import Case, Exists, F, Func, OuterRef, Q, QuerySet, When
+from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, When
 from numpy.typing import NDArray
 
 from apps.accounts.models import Project
@@ -42,7 +42,7 @@ from apps.snapshots.recipe import TRAIN
 from apps.snapshots.selectors.lineage import before_run, with_parts
 from apps.training.models import Checkpoint, Run, RunInput
 from apps.training.services.kinds import ANSWERING, REWARDS
-from measures.messages import plain
+from measures.messages import plain, plain_length
 from measures.splits import unit_hash
 
 Floats = NDArray[np.float64]
@@ -513,10 +513,10 @@ class Judged:
 
 
 _SOURCE = ("origin", "origin_ref", "metadata")  # of which `Response.model_name` is made
-_READ: tuple[str | Func, ...] = (
+_READ = (
     *("task_id", "task__prompt_id", "task__slice", "task__batch"),
     *("first", "second", "preference"),
-    *(whole_response(f"task__response_{side}") for side in "ab"),
+    *("task__response_a__brief", "task__response_b__brief"),
     *(f"task__response_{side}__{name}" for side in "ab" for name in _SOURCE),
     *(f"task__{name}" for name in _HASHES),
 )
@@ -634,7 +634,7 @@ def _floats(values: Any) -> Floats:
 
 
 def _lengths(messages: Sequence[Any]) -> Floats:
-    return np.array([len(plain(one)) for one in messages], dtype=np.float64)
+    return np.array([plain_length(one) for one in messages], dtype=np.float64)
 
 
 def verdicts_of(version: JudgeVersion) -> QuerySet[JudgeVerdict]:

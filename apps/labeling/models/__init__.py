@@ -37,7 +37,6 @@ from apps.labeling.models.tasks import (
     Task,
     TaskItem,
     ToolResult,
-    messages_whole,
     whole_prompt,
     whole_response,
 )
@@ -105,7 +104,6 @@ __all__ = [
     "WrittenDraft",
     "WrittenText",
     "WrittenVersion",
-    "messages_whole",
     "reason_chips",
     "whole_prompt",
     "whole_response",

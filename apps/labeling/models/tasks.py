@@ -43,10 +43,15 @@ class Spoken(Stamped):
     class Meta:
         abstract = True
 
+    if TYPE_CHECKING:
+        results: models.Manager["ToolResult"]
+
     @property
     def messages(self) -> Messages:
-        owner = "prompt" if isinstance(self, Prompt) else "response"
-        return messages_whole(self.brief, **{owner: self.pk})
+        brief: Messages = self.brief
+        if not any("cut" in message for message in brief):
+            return brief
+        return with_results(brief, dict(self.results.values_list("place", "content")))
 
     @messages.setter
     def messages(self, messages: Messages) -> None:
@@ -158,14 +163,6 @@ class ToolResult(models.Model):
 
     def __str__(self) -> str:
         return f"result {self.pk}"
-
-
-def messages_whole(brief: Messages, **owner: int) -> Messages:
-    """What `brief` was made of; owner: `prompt` or `response`, by id."""
-    if not any("cut" in message for message in brief):
-        return brief
-    results = ToolResult.objects.filter(**owner).values_list("place", "content")
-    return with_results(brief, dict(results))
 
 
 def _whole(path: str, owner: str) -> Func:

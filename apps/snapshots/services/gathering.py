@@ -11,8 +11,7 @@ from apps.snapshots.assembling.material import CurrentVote, Judgement, Material,
 from apps.snapshots.assembling.rows import argument_text, prompt_text, text_key
 from apps.snapshots.recipe import JOIN, SnapshotRecipe
 from apps.snapshots.selectors.snapshots import barred_by, parts
-from measures.messages import length_of
-from measures.messages import said as words
+from measures.messages import said_length
 
 _BATCH = 5_000
 # Hidden repeats would count a person twice; audit re-votes check a decision and do not make it; the
@@ -126,10 +125,7 @@ class _Texts:
         )
         for pk, of, said in rows.iterator(_BATCH):
             self.answer[pk] = self._keep(argument_text(asked[of], said), kept)
-            self.length[pk] = sum(
-                len(words(message)) - len(message["content"]) + length_of(message)
-                for message in said
-            )
+            self.length[pk] = sum(map(said_length, said))
 
     def _keep(self, text: str, kept: bool) -> str:
         key = text_key(text)
